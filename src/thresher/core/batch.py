@@ -1,0 +1,404 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A batch of documents: an Arrow table, with the records' ids and the lines they were read from beside it, never in it.
+
+A batch that comes from JSON lines decodes a field only when somebody asks for it. What no stage changed is written back
+as it came, so a batch remembers, for each column, in which rows a new value differs from the line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from thresher.core.task import Task
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+    import pandas as pd
+    import pyarrow as pa
+
+    from thresher.core.records import FrameTrace, RawLines, RecordIds, Rows
+
+
+@dataclass(frozen=True)
+class DroppedRows:
+    """Records that a rule dropped from a batch."""
+
+    batch: DocumentBatch
+    """The records themselves, as they were when they were dropped."""
+    rule: str
+    """The rule that dropped them."""
+    scores: Sequence[Any] | None = None
+    """What the rule found, one value per record."""
+    threshold: Any = None
+    """What the rule allows."""
+
+
+@dataclass(frozen=True)
+class FailedRows:
+    """Records that are set aside because a stage cannot work on them."""
+
+    batch: DocumentBatch | None
+    """The records, where they could be read at all."""
+    error: str
+    """The kind of failure, a short word such as `not-a-string`; failures are grouped by it."""
+    messages: Sequence[str]
+    """What is wrong, one text per record."""
+    traceback: str = ""
+    """Where a stage's own code raised."""
+    attempts: int = 1
+    """How often it was tried."""
+    lines: Sequence[bytes] = ()
+    """The raw bytes, for records that could not be read (then `batch` is `None`)."""
+    ids: RecordIds | None = None
+    """The ids of `lines`."""
+    extra: dict[str, Any] = field(default_factory=dict)
+    """More facts for the quarantine file."""
+
+
+class DocumentBatch(Task):
+    """Documents, one per row."""
+
+    def __init__(
+        self,
+        data: pa.Table | pd.DataFrame | list[dict[str, Any]] | None = None,
+        dataset_name: str = "",
+        metadata: dict[str, Any] | None = None,
+        task_id: str | None = None,
+    ) -> None:
+        super().__init__(dataset_name, None, metadata, task_id)
+        self._given: Any = data if data is not None else []
+        """What a user handed over; Arrow is made of it on demand."""
+        self._table: pa.Table | None = None
+        self._whole = True
+        """Whether `_table` has every column (a lazily read batch starts with none)."""
+        self._raw: RawLines | None = None
+        self._ids: RecordIds | None = None
+        self._changed: dict[str, npt.NDArray[Any] | None] = {}
+        """Columns whose value differs from the line: a mask of rows, or `None` for all rows."""
+        self._removed: frozenset[str] = frozenset()
+        self._dropped: list[DroppedRows] = []
+        self._failed: list[FailedRows] = []
+        self._trace: FrameTrace | None = None
+        """For records without ids: which rows of `_given` they are."""
+        self._before: DocumentBatch | None = None
+        """What this batch was before a user set its `data`."""
+        self._memo: dict[tuple[str, str], list[Any]] = {}
+        """What stages worked out per record, by kind and column, so that the next one need not do it again."""
+
+    @classmethod
+    def from_lines(cls, raw: RawLines, ids: RecordIds, dataset_name: str = "") -> DocumentBatch:
+        """A batch that decodes the fields of `raw` when they are asked for."""
+        batch = cls(dataset_name=dataset_name)
+        batch._given = None  # nothing was handed over: the lines are the data
+        batch._raw, batch._ids, batch._whole = raw, ids, False
+        return batch
+
+    @classmethod
+    def from_table(cls, table: pa.Table, ids: RecordIds, dataset_name: str = "") -> DocumentBatch:
+        """A batch of records that have ids but no lines (Parquet rows)."""
+        batch = cls(table, dataset_name)
+        batch._table, batch._ids = table, ids
+        return batch
+
+    # -- what is in it ------------------------------------------------------------------------------------------------
+
+    @property
+    def num_items(self) -> int:
+        """The number of documents."""
+        if self._raw is not None:
+            return len(self._raw)
+        if self._table is not None:
+            return int(self._table.num_rows)
+        num_rows = getattr(self._given, "num_rows", None)
+        return int(num_rows) if num_rows is not None else len(self._given)
+
+    def __len__(self) -> int:
+        return self.num_items
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the lines, or of the table."""
+        if self._raw is not None:
+            return self._raw.nbytes
+        return int(self.to_pyarrow().nbytes)
+
+    @property
+    def data(self) -> Any:
+        """What the batch was made of: the table or data frame that was handed over, else an Arrow table."""
+        return self._given if self._given is not None and self._table is None else self.to_pyarrow()
+
+    @data.setter
+    def data(self, value: Any) -> None:
+        before = self._before if self._before is not None else _same(self)
+        self._trace, self._memo, self._before = None, {}, before
+        self._given, self._table, self._whole = value, None, True
+        self._raw, self._ids, self._changed, self._removed = None, None, {}, frozenset()
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of all columns."""
+        return list(self.to_pyarrow().column_names)
+
+    def to_pyarrow(self) -> pa.Table:
+        """All columns as an Arrow table."""
+        if self._table is not None and self._whole:
+            return self._table
+        if self._raw is None:
+            self._table = _arrow_table(self._given)
+            return self._table
+        from thresher.core.json_records import decode_table
+
+        table = decode_table(self._raw.lines())
+        if self._removed:
+            table = table.drop_columns([name for name in table.column_names if name in self._removed])
+        table = _with_columns(table, self._table, self._changed) if self._table is not None else table
+        self._table, self._whole = table, True
+        return table
+
+    def to_pandas(self) -> pd.DataFrame:
+        """All columns as a data frame with the index 0..n-1; nested values are Python objects."""
+        from thresher.core.frames import to_frame
+
+        return to_frame(self.to_pyarrow())
+
+    def column(self, name: str) -> pa.ChunkedArray:
+        """One column, decoding no other; nulls where a record lacks the field."""
+        import pyarrow as pa
+
+        if self._table is not None and name in self._table.column_names:
+            return self._table.column(name)
+        if self._whole or name in self._removed:
+            table = self.to_pyarrow()
+            if name not in table.column_names:
+                return pa.chunked_array([pa.nulls(self.num_items)])
+            return table.column(name)
+        from thresher.core.json_records import decode_table
+
+        assert self._raw is not None
+        decoded = decode_table(self._raw.lines(), [name]).column(name)
+        self._table = decoded_table(self._table, name, decoded)
+        return decoded
+
+    def values(self, name: str) -> list[Any]:
+        """One column as Python values, `None` where a record lacks the field."""
+        known = self._table is not None and name in self._table.column_names
+        if self._raw is not None and not known and not self._whole and name not in self._removed:
+            from thresher.core.json_records import field_values
+
+            return field_values(self._raw.lines(), name)
+        from thresher.core.json_records import is_json, json_objects
+
+        column = self.column(name)
+        return json_objects(column) if is_json(column.type) else list(column.to_pylist())
+
+    # -- changed copies -----------------------------------------------------------------------------------------------
+
+    def take(self, rows: Sequence[int] | Rows) -> DocumentBatch:
+        """The given rows, in the given order, with their ids and lines."""
+        batch = self._picked(rows)
+        batch._dropped, batch._failed = list(self._dropped), list(self._failed)
+        return batch
+
+    def _picked(self, rows: Sequence[int] | Rows) -> DocumentBatch:
+        import numpy as np
+
+        index = np.asarray(rows, dtype=np.int64)
+        batch = self._like()
+        table = self._table if self._raw is not None else self.to_pyarrow()
+        batch._table = None if table is None else table.take(index)
+        batch._raw = None if self._raw is None else self._raw.take(index)
+        batch._ids = None if self._ids is None else self._ids.take(index)
+        batch._changed = {name: None if mask is None else mask[index] for name, mask in self._changed.items()}
+        batch._trace = self._frame_trace().take(index) if self._ids is None else None
+        picked = index.tolist() if self._memo else []
+        batch._memo = {key: [known[row] for row in picked] for key, known in self._memo.items()}
+        return batch
+
+    def replace(self, name: str, column: Any) -> DocumentBatch:
+        """A batch with one column replaced or added; `column` has one value per row."""
+        new = _as_column(column, self.num_items)
+        batch = self._like()
+        batch._table = decoded_table(self._table if self._raw is not None else self.to_pyarrow(), name, new)
+        batch._raw, batch._ids = self._raw, self._ids
+        batch._changed = dict(self._changed)
+        batch._dropped, batch._failed = list(self._dropped), list(self._failed)
+        batch._trace = self._frame_trace() if self._ids is None else None
+        batch._memo = {key: known for key, known in self._memo.items() if key[1] != name}
+        if self._raw is not None:
+            batch._removed = self._removed - {name}
+            batch._changed[name] = self._changes_of(name, new)
+        return batch
+
+    def _changes_of(self, name: str, new: pa.ChunkedArray) -> npt.NDArray[Any] | None:
+        """In which rows `new` differs from the line; rows that were changed before stay changed."""
+        from thresher.core.frames import differing_rows
+
+        if (name in self._changed and self._changed[name] is None) or name in self._removed:
+            return None
+        mask = differing_rows(self.column(name), new)
+        before = self._changed.get(name)
+        return mask if before is None else mask | before
+
+    def drop(
+        self, rows: Sequence[int] | Rows, rule: str, scores: Sequence[Any] | None = None, threshold: Any = None
+    ) -> DocumentBatch:
+        """A batch without `rows`; the framework counts them under `rule` and writes them to `dropped_to` if set."""
+        rest, gone = self._without(rows)
+        rest._dropped.append(DroppedRows(gone, rule, scores, threshold))
+        return rest
+
+    def set_aside(self, rows: Sequence[int] | Rows, error: str, messages: Sequence[str]) -> DocumentBatch:
+        """A batch without `rows`; the framework puts them into quarantine."""
+        rest, gone = self._without(rows)
+        rest._failed.append(FailedRows(gone, error, messages))
+        return rest
+
+    def _without(self, rows: Sequence[int] | Rows) -> tuple[DocumentBatch, DocumentBatch]:
+        import numpy as np
+
+        index = np.asarray(rows, dtype=np.int64)
+        kept = np.ones(self.num_items, dtype=bool)
+        kept[index] = False
+        return self.take(np.flatnonzero(kept)), self._picked(index)
+
+    def _like(self) -> DocumentBatch:
+        batch = type(self).__new__(type(self))
+        Task.__init__(batch, self.dataset_name, None, self.metadata)
+        batch._given, batch._whole = None, self._whole
+        batch._table, batch._raw, batch._ids = None, None, None
+        batch._changed, batch._removed = {}, self._removed
+        batch._dropped, batch._failed = [], []
+        batch._task_id = self._task_id
+        batch._trace, batch._before, batch._memo = None, self._before, {}
+        return batch
+
+    def _frame_trace(self) -> FrameTrace:
+        from thresher.core.records import FrameTrace
+
+        return self._trace or FrameTrace.start(self._given, self.num_items)
+
+    # -- for writers --------------------------------------------------------------------------------------------------
+
+    def name_records(self) -> None:
+        """Give records that came without ids some that say from which task they are."""
+        if self._ids is None:
+            import numpy as np
+
+            from thresher.core.records import RecordIds
+
+            self._ids = RecordIds(((f"{self._task_id}:", ""),), np.arange(self.num_items, dtype=np.int64))
+
+    @property
+    def ids(self) -> RecordIds | None:
+        """Ids of the records; `None` for records that a user's code has just made."""
+        return self._ids
+
+    @property
+    def raw_lines(self) -> RawLines | None:
+        """The lines as they were read."""
+        return self._raw
+
+    @property
+    def untouched(self) -> bool:
+        """Whether every record is still what its line says."""
+        changed = any(mask is None or bool(mask.any()) for mask in self._changed.values())
+        return self._raw is not None and not changed and not self._removed
+
+    def json_lines(self) -> list[bytes | memoryview]:
+        """Every record as a JSON line: as it came where nothing changed, else with the changed fields rewritten."""
+        from thresher.core import json_records as js
+
+        if self._raw is None:
+            return list(js.encode_rows(self.to_pyarrow()))
+        lines: list[bytes | memoryview] = list(self._raw.lines())
+        if self.untouched:
+            return lines
+        changed = {name: mask for name, mask in self._changed.items() if name not in self._removed}
+        assert self._table is not None
+        encoded = {name: js.encoded_column(self._table.column(name)) for name in changed}
+        for row in range(len(lines)):
+            values = {n: encoded[n][row] for n, mask in changed.items() if mask is None or mask[row]}
+            if values or self._removed:
+                lines[row] = js.patch_line(lines[row], values, self._removed)
+        return lines
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = dict(self.__dict__)
+        if self._raw is None:
+            self.to_pyarrow()
+        state["_given"], state["_before"], state["_trace"], state["_memo"] = None, None, None, {}
+        table = self._table
+        state["_table"] = None if table is None else _table_to_buffer(table)
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        packed = state["_table"]
+        self._table = None if packed is None else _table_from_buffer(packed)
+
+
+def _same(batch: DocumentBatch) -> DocumentBatch:
+    """Another batch object with the same content."""
+    other = type(batch).__new__(type(batch))
+    other.__dict__.update(batch.__dict__)
+    return other
+
+
+def concat_batches(batches: Sequence[DocumentBatch]) -> DocumentBatch:
+    """Several batches as one; used to put the records of a split batch together again."""
+    if len(batches) == 1:
+        return batches[0]
+    from thresher.core.frames import join_batches
+
+    return join_batches(batches)
+
+
+def decoded_table(table: pa.Table | None, name: str, column: pa.ChunkedArray) -> pa.Table:
+    """`table` with `column` set or added under `name`."""
+    import pyarrow as pa
+
+    if table is None or table.num_columns == 0:
+        return pa.table({name: column})
+    place = table.schema.get_field_index(name)
+    return table.append_column(name, column) if place < 0 else table.set_column(place, name, column)
+
+
+def _with_columns(table: pa.Table, known: pa.Table, changed: dict[str, Any]) -> pa.Table:
+    for name in known.column_names:
+        if name in changed:
+            table = decoded_table(table, name, known.column(name))
+    return table
+
+
+def _as_column(column: Any, rows: int) -> pa.ChunkedArray:
+    from thresher.core.frames import to_column
+
+    made = to_column(column)
+    if len(made) != rows:
+        raise ValueError(f"the new column has {len(made)} values for {rows} records; give one value per record")
+    return made
+
+
+def _arrow_table(given: Any) -> pa.Table:
+    from thresher.core.frames import to_table
+
+    return to_table(given)
+
+
+def _table_to_buffer(table: pa.Table) -> Any:
+    import pickle
+
+    import pyarrow as pa
+
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return pickle.PickleBuffer(sink.getvalue())
+
+
+def _table_from_buffer(packed: Any) -> pa.Table:
+    import pyarrow as pa
+
+    return pa.ipc.open_stream(pa.py_buffer(packed)).read_all()

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Options of a run and of executors, checked before anything starts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from thresher.errors import UnsupportedError, UsageError, nearest
+
+PROGRESS_MODES = ("auto", "live", "lines", "none")
+EXECUTION_MODES = ("streaming", "batch")
+
+
+@dataclass(frozen=True)
+class ErrorBudget:
+    """How many records may fail before the run stops."""
+
+    count: int | None = None
+    """So many records."""
+    share: float | None = None
+    """This share of what was read; it counts from 1,000 records on."""
+
+    SHARE_COUNTS_FROM = 1000
+
+    @classmethod
+    def parse(cls, value: int | float | str | None) -> ErrorBudget:
+        """From `5%`, `20` or `0`; `None` is `100%`."""
+        if value is None:
+            return cls(share=1.0)
+        text = str(value).strip()
+        try:
+            if text.endswith("%"):
+                share = float(text[:-1]) / 100
+                if 0 <= share <= 1:
+                    return cls(share=share)
+            elif not isinstance(value, bool) and int(text) >= 0:
+                return cls(count=int(text))
+        except ValueError:
+            pass
+        raise UsageError(f"max_errors: {value!r} is neither a number of records such as 20 nor a share such as 5%")
+
+    def exceeded(self, failed: int, read: int) -> bool:
+        """Whether too much has failed."""
+        if self.count is not None:
+            return failed > self.count
+        share = self.share if self.share is not None else 1.0
+        return share < 1.0 and read >= self.SHARE_COUNTS_FROM and failed > share * read
+
+    def __str__(self) -> str:
+        return str(self.count) if self.count is not None else f"{100 * (self.share or 0):g}%"
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """What a caller asks of one run."""
+
+    initial_tasks: tuple[Any, ...] | None = None
+    """Tasks for the first stage, in place of one `EmptyTask`."""
+    run_dir: str | None = None
+    """Where to keep the run folder."""
+    fresh: bool = False
+    """Start over instead of going on."""
+    accept_changes: bool = False
+    """Go on although pipeline or input changed."""
+    max_errors: ErrorBudget = ErrorBudget(share=0.05)
+    """Stop when more records fail than this."""
+    keep_scores: bool = False
+    """Keep every score in the run folder."""
+    dropped_to: str | None = None
+    """A folder for dropped records."""
+    ledger: bool = True
+    """Keep a run folder, so that the run can be resumed."""
+    progress: str = "auto"
+    """`auto`, `live`, `lines` or `none`."""
+    recipe: Mapping[str, Any] | None = None
+    """The recipe as resolved, for the run folder."""
+
+    def __post_init__(self) -> None:
+        if self.progress not in PROGRESS_MODES:
+            raise UsageError(
+                f"progress: {self.progress!r} is not one of {', '.join(PROGRESS_MODES)}."
+                + nearest(self.progress, PROGRESS_MODES)
+            )
+        if self.keep_scores:
+            raise UnsupportedError(
+                "keep_scores is planned and not there yet; use score_field to keep a score as a column"
+            )
+
+
+def merge_options(
+    executor: str, given: Mapping[str, Any], config: Mapping[str, Any] | None, legal: Iterable[str]
+) -> dict[str, Any]:
+    """Keyword arguments and `config={…}` of an executor as one dict; an unknown key is an error."""
+    names = sorted(legal)
+    options: dict[str, Any] = {}
+    for source in (config or {}), given:
+        for key, value in source.items():
+            if key not in names:
+                raise UsageError(
+                    f"{executor}: unknown option {key!r}.{nearest(key, names)} Legal options: {', '.join(names)}"
+                )
+            options[key] = value
+    return options
+
+
+def check_choice(what: str, value: Any, legal: Iterable[str]) -> str:
+    """`value`, if it is one of `legal`."""
+    names = list(legal)
+    if value not in names:
+        raise UsageError(f"{what}: {value!r} is not one of {', '.join(names)}.{nearest(str(value), names)}")
+    return str(value)
+
+
+def check_count(what: str, value: Any, least: int = 1) -> int:
+    """`value`, if it is a whole number of `least` or more."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise UsageError(f"{what}: {value!r} is not a whole number of {least} or more")
+    return value

@@ -1,0 +1,238 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a pipeline becomes for one run: stages expanded, named and checked, and fused into ops.
+
+An op is a row of steps that one worker runs in one go. An input that can be split takes the `unit` route, where as
+much as possible is one op; a file that must be unpacked from its start takes the `stream` route, where reading is an
+op of its own so that several workers share the rest.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import msgspec
+
+from thresher.core.checks import check_columns, check_places, check_task_types
+from thresher.core.pipeline import Pipeline, Stage
+from thresher.core.stage import CompositeStage, FunctionStage, SinkStage, SourceStage, check_settings
+from thresher.errors import PlanError
+
+StepKind = Literal["read", "parse", "process", "write", "join"]
+CHUNK_BYTES = 4 * 2**20
+
+
+class Step(msgspec.Struct, frozen=True):
+    """One thing that a worker does inside an op."""
+
+    kind: StepKind
+    """What is done."""
+    stage: int
+    """Number of the stage that does it."""
+
+
+class Op(msgspec.Struct, frozen=True):
+    """Steps that one worker runs in one go."""
+
+    index: int
+    """Its number."""
+    steps: tuple[Step, ...]
+    """What is done, in order."""
+    next: int | None = None
+    """The op that gets what this one emits; `None`: a writer, or the caller."""
+    dedicated: int | None = None
+    """So many workers of its own; `None`: any shared worker."""
+    batch_size: int = 1
+    """Tasks per call."""
+    max_attempts: int = 3
+    """How often a task is tried."""
+    cpus: float = 1.0
+    """Cores that a call holds."""
+
+    @property
+    def reads(self) -> bool:
+        """Whether its tasks are units."""
+        return self.steps[0].kind in ("read", "join")
+
+    @property
+    def writes(self) -> bool:
+        """Whether it ends in a writer."""
+        return self.steps[-1].kind in ("write", "join")
+
+
+@dataclass(frozen=True)
+class PlanSettings:
+    """What an executor asks of a plan."""
+
+    fusion: bool = True
+    """Whether neighbours are fused."""
+    barrier: bool = False
+    """Whether each stage ends before the next begins."""
+    chunk_bytes: int = CHUNK_BYTES
+    """About how much a reader gives at a time."""
+    max_record_bytes: int = 2**62
+    """A larger record is set aside."""
+    keep_dropped: bool = False
+    """Whether dropped records are kept for `dropped_to`."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything that a worker needs to know."""
+
+    name: str
+    """Of the pipeline."""
+    stages: tuple[Stage, ...]
+    """Single stages, in order; their names are unique."""
+    ops: tuple[Op, ...]
+    """In such an order that `next` always points forward."""
+    entries: dict[str, int]
+    """Route to its first op: `unit`, `stream`, `join`, or `task` where there is no reader."""
+    settings: PlanSettings = field(default_factory=PlanSettings)
+
+    @property
+    def source(self) -> SourceStage[Any] | None:
+        """The reader."""
+        first = self.stages[0]
+        return first if isinstance(first, SourceStage) else None
+
+    @property
+    def sink(self) -> SinkStage[Any, Any] | None:
+        """The writer."""
+        last = self.stages[-1]
+        return last if isinstance(last, SinkStage) else None
+
+    def op_name(self, op: Op) -> str:
+        """The names of its stages, joined."""
+        numbers = dict.fromkeys(step.stage for step in op.steps)
+        return "+".join(self.stages[number].name for number in numbers)
+
+    def groups(self) -> list[list[str]]:
+        """Names of stages that run fused, for people."""
+        entry: int | None = self.entries.get("unit", self.entries.get("task"))
+        groups: list[list[str]] = []
+        while entry is not None:
+            op = self.ops[entry]
+            groups.append([self.stages[n].name for n in dict.fromkeys(step.stage for step in op.steps)])
+            entry = op.next
+        return groups
+
+
+def make_plan(pipeline: Pipeline, settings: PlanSettings | None = None, *, initial_tasks: bool = False) -> Plan:
+    """Expand, name, check and fuse the stages of a pipeline."""
+    settings = settings or PlanSettings()
+    stages = _named(_expanded(pipeline.stages))
+    for stage in stages:
+        check_settings(stage)
+    check_places(stages, initial_tasks=initial_tasks)
+    check_task_types(stages)
+    check_columns(stages)
+    ops, entries = _fused(stages, settings)
+    return Plan(pipeline.name, tuple(stages), ops, entries, settings)
+
+
+def _expanded(stages: Sequence[Stage], inside: tuple[str, ...] = ()) -> list[Stage]:
+    flat: list[Stage] = []
+    for stage in stages:
+        if not isinstance(stage, CompositeStage):
+            flat.append(stage)
+            continue
+        if type(stage).__name__ in inside:
+            raise PlanError(f"{stage.name}: composite stages hold each other: {' > '.join((*inside, stage.name))}")
+        parts = stage.decompose()
+        if not parts:
+            raise PlanError(f"{stage.name}: decompose() gave no stages")
+        flat.extend(_expanded(parts, (*inside, type(stage).__name__)))
+    return flat
+
+
+def _named(stages: list[Stage]) -> list[Stage]:
+    """Copies with unique names: the second of a kind gets `-2`."""
+    seen: dict[str, int] = {}
+    named = []
+    for stage in stages:
+        seen[stage.name] = seen.get(stage.name, 0) + 1
+        count = seen[stage.name]
+        named.append(stage.with_(name=stage.name if count == 1 else f"{stage.name}-{count}"))
+    return named
+
+
+# -- fusion ----------------------------------------------------------------------------------------------------
+
+
+def _stands_alone(stage: Stage) -> bool:
+    return stage.resources.requires_gpu or stage.num_workers() is not None or not stage.row_wise or stage.batch_size > 1
+
+
+def _ends_group(stage: Stage) -> bool:
+    made_by = stage.function if isinstance(stage, FunctionStage) else type(stage).process
+    return stage.fans_out or inspect.isgeneratorfunction(made_by)
+
+
+def _groups_of(stages: Sequence[Stage], numbers: range, fusion: bool) -> list[list[int]]:
+    """Neighbours that run in one call."""
+    groups: list[list[int]] = []
+    is_open = False
+    for number in numbers:
+        alone = _stands_alone(stages[number]) or not fusion
+        if alone or not is_open:
+            groups.append([number])
+        else:
+            groups[-1].append(number)
+        is_open = not alone and not _ends_group(stages[number])
+    return groups
+
+
+def _fused(stages: list[Stage], settings: PlanSettings) -> tuple[tuple[Op, ...], dict[str, int]]:
+    reads, writes = isinstance(stages[0], SourceStage), isinstance(stages[-1], SinkStage)
+    last = len(stages) - 1
+    fusion = settings.fusion and not settings.barrier
+    middle = _groups_of(stages, range(int(reads), last + 1 - int(writes)), fusion)
+    rows = [tuple(Step("process", number) for number in group) for group in middle]
+    lone_first = bool(middle) and (_stands_alone(stages[middle[0][0]]) or not fusion)
+    write = (Step("write", last),) if writes else ()
+    routes: dict[str, list[tuple[Step, ...]]] = {}
+    if reads:
+        read, parse = Step("read", 0), Step("parse", 0)
+        head = [] if lone_first else rows[:1]
+        tail = rows if lone_first else rows[1:]
+        first = (parse, *(head[0] if head else ()))
+        whole = not tail and fusion and not (middle and _ends_group(stages[middle[-1][-1]]))
+        rest = [*tail, write] if write else list(tail)
+        if whole:
+            routes["unit"] = [(read, *first, *write)]
+        else:
+            routes["unit"] = [(read, *first), *rest]
+        routes["stream"] = [(read,), first, *rest]
+    else:
+        routes["task"] = [*rows, *([write] if write else [])]
+    if writes and getattr(stages[last], "target_file_size", None):
+        routes["join"] = [(Step("join", last),)]
+    return _linked(stages, routes)
+
+
+def _linked(stages: list[Stage], routes: dict[str, list[tuple[Step, ...]]]) -> tuple[tuple[Op, ...], dict[str, int]]:
+    """Ops for all routes; what two routes end in alike is there once."""
+    found = dict.fromkeys(tuple(route[start:]) for route in routes.values() for start in range(len(route)))
+    # The longest tail comes first, so that `next` points forward.
+    tails = {tail: index for index, tail in enumerate(sorted(found, key=len, reverse=True))}
+    ordered = sorted(tails, key=tails.__getitem__)
+    ops = [_op(stages, tails[tail], tail[0], tails[tail[1:]] if len(tail) > 1 else None) for tail in ordered]
+    return tuple(ops), {name: tails[tuple(route)] for name, route in routes.items()}
+
+
+def _op(stages: list[Stage], index: int, steps: tuple[Step, ...], following: int | None) -> Op:
+    members = [stages[step.stage] for step in steps]
+    workers = [stage.num_workers() for stage in members if stage.num_workers() is not None]
+    dedicated = workers[0] if workers else (1 if any(stage.resources.requires_gpu for stage in members) else None)
+    return Op(
+        index,
+        steps,
+        following,
+        dedicated,
+        max(stage.batch_size for stage in members),
+        max(stage.max_attempts for stage in members),
+        max(stage.resources.cpus for stage in members),
+    )

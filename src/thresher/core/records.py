@@ -1,0 +1,209 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What travels beside a table of records: their ids, and the lines they were read from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Rows = npt.NDArray[np.int64]
+
+
+class RecordIds:
+    """Ids of the records of a batch, kept as numbers; texts are made when somebody asks."""
+
+    __slots__ = ("_which", "positions", "sources", "suffixes")
+
+    def __init__(
+        self,
+        sources: tuple[tuple[str, str], ...],
+        positions: Rows,
+        which: Rows | None = None,
+        suffixes: tuple[str, ...] | None = None,
+    ) -> None:
+        """`sources` are pairs of id prefix (`file12:` or `file12:r`) and path; `which` picks one per record."""
+        self.sources = sources
+        self.positions = positions
+        self._which = which
+        self.suffixes = suffixes
+
+    def __len__(self) -> int:
+        return len(self.positions)
+
+    def at(self, row: int) -> str:
+        """The id of one record."""
+        suffix = self.suffixes[row] if self.suffixes is not None else ""
+        return f"{self.source_at(row)[0]}{int(self.positions[row])}{suffix}"
+
+    def source_at(self, row: int) -> tuple[str, str]:
+        """Id prefix and path of the file that a record came from."""
+        return self.sources[int(self._which[row]) if self._which is not None else 0]
+
+    def strings(self) -> list[str]:
+        """All ids as texts."""
+        if self._which is None and self.suffixes is None:
+            prefix = self.sources[0][0] if self.sources else ""
+            return [f"{prefix}{position}" for position in self.positions.tolist()]
+        return [self.at(row) for row in range(len(self))]
+
+    def take(self, rows: Rows) -> RecordIds:
+        """The ids of some records."""
+        return RecordIds(
+            self.sources,
+            self.positions[rows],
+            None if self._which is None else self._which[rows],
+            None if self.suffixes is None else tuple(self.suffixes[row] for row in rows.tolist()),
+        )
+
+    def children(self, row: int, count: int, first: int = 0) -> RecordIds:
+        """Ids of `count` new records made from one: `/0`, `/1` and so on behind its id, counted from `first`."""
+        suffix = self.suffixes[row] if self.suffixes is not None else ""
+        return RecordIds(
+            (self.source_at(row),),
+            np.full(count, self.positions[row], dtype=np.int64),
+            None,
+            tuple(f"{suffix}/{k}" for k in range(first, first + count)),
+        )
+
+    def rows_of(self, others: RecordIds) -> Rows | None:
+        """Where each of `others` stands among these ids; `None` when one of them is not here."""
+        if others is self:
+            return np.arange(len(self), dtype=np.int64)
+        mine, theirs = self._keys(others.sources), others._keys(self.sources)
+        if mine is None or theirs is None:
+            places = {name: row for row, name in enumerate(self.strings())}
+            found = [places.get(name, -1) for name in others.strings()]
+            return None if -1 in found else np.array(found, dtype=np.int64)
+        order = None if bool((mine[1:] > mine[:-1]).all()) else np.argsort(mine, kind="stable")
+        ordered = mine if order is None else mine[order]
+        rows = np.searchsorted(ordered, theirs)
+        if len(theirs) and (not len(mine) or bool((ordered[np.minimum(rows, len(mine) - 1)] != theirs).any())):
+            return None
+        return rows if order is None else order[rows]
+
+    def _keys(self, sources: tuple[tuple[str, str], ...]) -> Rows | None:
+        """One number per id, comparable among ids of the same `sources`; `None` where that cannot be."""
+        if self.sources != sources or self.suffixes is not None or len(sources) >= 2**14:
+            return None
+        if self._which is None:
+            return self.positions
+        return self.positions + (self._which << 48)
+
+    @staticmethod
+    def concat(parts: Sequence[RecordIds]) -> RecordIds:
+        """The ids of several batches, one after the other."""
+        sources: dict[tuple[str, str], int] = {}
+        which = []
+        for part in parts:
+            places = np.array([sources.setdefault(s, len(sources)) for s in part.sources], dtype=np.int64)
+            index = part._which if part._which is not None else np.zeros(len(part), dtype=np.int64)
+            which.append(places[index] if len(places) else index)
+        suffixes: tuple[str, ...] | None = None
+        if any(part.suffixes is not None for part in parts):
+            suffixes = tuple(s for part in parts for s in (part.suffixes or ("",) * len(part)))
+        positions = np.concatenate([p.positions for p in parts]) if parts else np.zeros(0, dtype=np.int64)
+        one = len(sources) <= 1
+        return RecordIds(tuple(sources), positions, None if one or not which else np.concatenate(which), suffixes)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return RecordIds, (self.sources, self.positions, self._which, self.suffixes)
+
+
+class RawLines:
+    """The lines that records were read from: one buffer, and where each line starts and ends in it."""
+
+    __slots__ = ("_view", "buffer", "ends", "starts")
+
+    def __init__(self, buffer: Any, starts: Rows, ends: Rows) -> None:
+        """`buffer` is anything that offers its bytes (an Arrow buffer, bytes, a map of shared memory)."""
+        self.buffer = buffer
+        self.starts = starts
+        self.ends = ends
+        self._view = memoryview(buffer)
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the lines themselves."""
+        return int((self.ends - self.starts).sum()) if len(self.starts) else 0
+
+    def line(self, row: int) -> memoryview:
+        """One line, without its line feed."""
+        return self._view[int(self.starts[row]) : int(self.ends[row])]
+
+    def lines(self) -> list[memoryview]:
+        """All lines."""
+        view = self._view
+        return [view[s:e] for s, e in zip(self.starts.tolist(), self.ends.tolist(), strict=True)]
+
+    def take(self, rows: Rows) -> RawLines:
+        """Some of the lines, in the same buffer."""
+        return RawLines(self.buffer, self.starts[rows], self.ends[rows])
+
+    def compact(self) -> RawLines:
+        """The same lines in a buffer that holds little else (a filtered batch must not drag what was dropped along)."""
+        held = self.nbytes
+        if self._view.nbytes <= 2 * held + 4096:
+            return self
+        return RawLines.join(self.lines())
+
+    def blob(self) -> memoryview | bytes:
+        """All lines, each followed by a line feed: a slice of the buffer where nothing was dropped between them."""
+        count = len(self.starts)
+        if count == 0:
+            return b""
+        first, last = int(self.starts[0]), int(self.ends[-1])
+        gaps_are_line_feeds = bool((self.starts[1:] == self.ends[:-1] + 1).all())
+        if gaps_are_line_feeds and last < self._view.nbytes and self._view[last] == 10:
+            return self._view[first : last + 1]
+        return b"\n".join(self.lines()) + b"\n"
+
+    @staticmethod
+    def join(lines: Sequence[bytes | memoryview]) -> RawLines:
+        """Lines that lay apart, copied into one buffer."""
+        lengths = np.fromiter((len(line) for line in lines), dtype=np.int64, count=len(lines))
+        ends = np.cumsum(lengths + 1) - 1
+        return RawLines(b"\n".join(lines) + b"\n" if lines else b"", ends - lengths, ends)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        import pickle
+
+        small = self.compact()
+        return _restore_lines, (pickle.PickleBuffer(small.buffer), small.starts, small.ends)
+
+
+def _restore_lines(buffer: Any, starts: Rows, ends: Rows) -> RawLines:
+    return RawLines(buffer, starts, ends)
+
+
+@dataclass(frozen=True)
+class FrameTrace:
+    """Which rows of the data that a user handed over a batch without ids still holds."""
+
+    size: int
+    """Rows that were handed over."""
+    labels: Rows | None
+    """The index of the data frame that was handed over, where it is one with whole numbers."""
+    rows: Rows
+    """The rows that are left, in order."""
+
+    @staticmethod
+    def start(data: Any, size: int) -> FrameTrace:
+        """The trace of data that was just handed over."""
+        return FrameTrace(size, _frame_labels(data), np.arange(size, dtype=np.int64))
+
+    def take(self, rows: Rows) -> FrameTrace:
+        """The trace of some of the rows."""
+        return FrameTrace(self.size, self.labels, self.rows[rows])
+
+
+def _frame_labels(data: Any) -> Rows | None:
+    index = getattr(data, "index", None) if hasattr(data, "columns") else None
+    kind = getattr(getattr(index, "dtype", None), "kind", "")
+    return index.to_numpy().astype(np.int64) if index is not None and kind in ("i", "u") else None

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What readers give and are given; what writers give back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import msgspec
+
+from thresher.core.batch import DocumentBatch
+from thresher.core.task import Task
+from thresher.core.unit import Unit
+
+
+@dataclass(frozen=True)
+class SourceItem:
+    """One thing that a reader gives."""
+
+    unit: Unit
+    """The unit it belongs to: the one that is read, or one that was cut from a stream."""
+    task: Task | None
+    """A chunk or a batch; `None` only to close a unit."""
+    closes: bool = False
+    """Nothing more comes for this unit."""
+
+
+@dataclass(frozen=True)
+class ReadContext:
+    """What a reader is told."""
+
+    chunk_bytes: int = 4 * 2**20
+    """About how many bytes to give at a time."""
+    max_record_bytes: int = 2**62
+    """A larger record is set aside as `record-too-large`."""
+    done: frozenset[str] = frozenset()
+    """Units that are committed: a stream passes over them without parsing."""
+
+
+class FileFacts(msgspec.Struct, frozen=True):
+    """What a writer says of a finished local file."""
+
+    nbytes: int
+    """Its size."""
+    records: int
+    """How many records are in it."""
+    sha256: str
+    """Of its bytes."""
+
+
+class RecordWriter(Protocol):
+    """Writes the records of one unit to one local file. The bytes depend on records, order and settings alone."""
+
+    def write(self, batch: DocumentBatch) -> None:
+        """Add the records of a batch."""
+
+    def close(self) -> FileFacts:
+        """Finish the file (the data is on disk, flushed); with no records there is no file left."""
+
+    def abort(self) -> None:
+        """Remove what was written."""

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Counts of what stages did to records. Tallies of one unit add up to a line of the ledger, those of all units to the
+report."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class StageTally(msgspec.Struct, array_like=True, gc=False):
+    """What one stage did."""
+
+    in_docs: int = 0
+    """Records that came in."""
+    out_docs: int = 0
+    """Records that went on."""
+    in_bytes: int = 0
+    """Bytes that came in."""
+    out_bytes: int = 0
+    """Bytes that went on."""
+    created: int = 0
+    """New records: what a reader read is not among them."""
+    merged: int = 0
+    """Records that new ones replaced."""
+    dropped: int = 0
+    """Records that a rule dropped."""
+    quarantined: int = 0
+    """Records that were set aside because they failed."""
+    tasks: int = 0
+    """Calls."""
+    retries: int = 0
+    """Calls that were made again."""
+    busy_s: float = 0.0
+    """Seconds spent in the stage's own code."""
+    reasons: dict[str, int] = {}
+    """Dropped records by rule."""
+    errors: dict[str, int] = {}
+    """Quarantined records by kind of error."""
+    counts: dict[str, int] = {}
+    """What the stage counted itself with `count()`."""
+
+    def add(self, other: StageTally) -> None:
+        """Add `other` to this tally."""
+        self.in_docs += other.in_docs
+        self.out_docs += other.out_docs
+        self.in_bytes += other.in_bytes
+        self.out_bytes += other.out_bytes
+        self.created += other.created
+        self.merged += other.merged
+        self.dropped += other.dropped
+        self.quarantined += other.quarantined
+        self.tasks += other.tasks
+        self.retries += other.retries
+        self.busy_s += other.busy_s
+        _add_counts(self.reasons, other.reasons)
+        _add_counts(self.errors, other.errors)
+        _add_counts(self.counts, other.counts)
+
+
+def _add_counts(mine: dict[str, int], others: dict[str, int]) -> None:
+    for name, n in others.items():
+        mine[name] = mine.get(name, 0) + n
+
+
+class Tally(msgspec.Struct, array_like=True, gc=False):
+    """What happened to records, in all."""
+
+    read: int = 0
+    """Records that a reader found or that came with initial tasks."""
+    written: int = 0
+    """Records that reached the writer, or the caller where there is none."""
+    stages: dict[int, StageTally] = {}
+    """By number of the stage in the plan."""
+
+    def stage(self, number: int) -> StageTally:
+        """The tally of one stage, made when it is first asked for."""
+        found = self.stages.get(number)
+        if found is None:
+            found = self.stages[number] = StageTally()
+        return found
+
+    def add(self, other: Tally) -> None:
+        """Add `other` to this tally."""
+        self.read += other.read
+        self.written += other.written
+        for number, tally in other.stages.items():
+            self.stage(number).add(tally)
+
+    def totals(self) -> dict[str, int]:
+        """The six numbers of the law of counts: read + created = written + dropped + quarantined + merged."""
+        stages = self.stages.values()
+        return {
+            "read": self.read,
+            "created": sum(s.created for s in stages),
+            "merged": sum(s.merged for s in stages),
+            "written": self.written,
+            "dropped": sum(s.dropped for s in stages),
+            "quarantined": sum(s.quarantined for s in stages),
+        }
+
+
+def counts_add_up(totals: dict[str, int]) -> bool:
+    """The law of counts."""
+    came = totals["read"] + totals["created"]
+    went = totals["written"] + totals["dropped"] + totals["quarantined"] + totals["merged"]
+    return came == went
