@@ -1,0 +1,259 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Processes and shared memory on this machine: no daemon, no open port."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from thresher.core.tally import Tally
+from thresher.core.task import Task
+from thresher.core.unit import Unit
+from thresher.runtime import messages as msg
+from thresher.runtime.arena import create_arena
+from thresher.runtime.cluster import MemoryReading
+from thresher.runtime.memory import TreeMeter
+from thresher.runtime.orders import WorkerSetup
+from thresher.runtime.payload import NOWHERE, Payload, decode_inline, encode
+from thresher.runtime.payload_book import PayloadBook
+from thresher.runtime.process_pool import Gone, ProcessPool
+from thresher.runtime.setup_pickle import dump_setup
+from thresher.scheduler import actions as act
+from thresher.scheduler import events as ev
+
+ARENA_BYTES = 2**36
+"""Address space of an arena; memory is taken page by page."""
+KEEP_LEAST, KEEP_MOST = 8 * 2**20, 64 * 2**20
+"""Freed shared memory that a worker keeps warm."""
+
+
+class LocalCluster:
+    """Performs actions on worker processes and turns their messages into events."""
+
+    def __init__(self, pool: ProcessPool, *, memory_bytes: int = 0, workers: int = 1, spills: bool = False) -> None:
+        """`spills`: payloads go to files in place of shared memory (batch mode)."""
+        self._pool = pool
+        self._book = PayloadBook()
+        self._meter = TreeMeter()
+        self._spills = spills
+        self._spill_to = ""
+        share = memory_bytes // (32 * workers) if memory_bytes else KEEP_MOST
+        self._keep_bytes = max(KEEP_LEAST, min(KEEP_MOST, share))
+        self._units: dict[str, Unit] = {}
+        self._initial: dict[str, Task] = {}
+        self._done: dict[str, list[str]] = {}
+        """File to its committed units, for streams."""
+        self._opened: dict[int, set[int]] = {}
+        """Worker to the arenas that it was given."""
+        self._started: dict[int | None, int] = {}
+        self._wanted: dict[int | None, int] = {}
+        self._items: dict[int, int] = {}
+        self._quarantined: dict[int, list[bytes]] = {}
+        self._events: list[ev.AnyEvent] = []
+        self._performers: dict[type, Callable[[Any], None]] = {
+            act.StartWorker: self._start_worker,
+            act.StopWorker: lambda action: self._pool.send(action.worker, msg.Stop()),
+            act.Dispatch: self._dispatch,
+            act.GrantCredit: lambda action: self._pool.send(action.worker, msg.Credit(action.task, action.credit)),
+            act.Resume: lambda action: self._pool.send(action.worker, msg.GoOn(action.task, action.credit)),
+            act.Release: self._release,
+            act.Requeue: self._take_back,
+        }
+        self._hearers: dict[type, Callable[[int, Any], None]] = {
+            msg.Done: self._hear_done,
+            msg.Progress: self._hear_progress,
+            msg.Parked: self._hear_parked,
+            msg.Failed: self._hear_failed,
+            msg.Returned: lambda worker, message: self._book.returned(worker, message.leases),
+            msg.Published: self._hear_published,
+            msg.NotPublished: self._hear_not_published,
+            msg.Started: lambda worker, _: self._events.append(ev.WorkerReady(worker, "local")),
+            msg.CannotStart: lambda worker, m: self._events.append(ev.WorkerSetupFailed(worker, m.message)),
+            Gone: self._hear_gone,
+        }
+
+    # -- what the driver asks -----------------------------------------------------------------------------------------
+
+    def start(self, setup: WorkerSetup) -> None:
+        """Send the plan to the zygote."""
+        if self._spills:
+            self._spill_to = tempfile.mkdtemp(prefix="payloads-", dir=setup.place.tmp if setup.place else None)
+        self._wanted = {op.index: op.dedicated for op in setup.plan.ops if op.dedicated is not None}
+        self._pool.load(dump_setup(setup))
+
+    def add_units(self, units: Sequence[Unit], tasks: dict[str, Task] | None = None) -> None:
+        """Remember units and their initial tasks."""
+        self._units.update((unit.id, unit) for unit in units)
+        if tasks:
+            self._initial.update(tasks)
+
+    def mark_done(self, unit_ids: Sequence[str]) -> None:
+        """Remember what is committed, and forget what was needed for it."""
+        for unit_id in unit_ids:
+            self._done.setdefault(unit_id.rsplit("-", 1)[0], []).append(unit_id)
+            self._units.pop(unit_id, None)
+            self._initial.pop(unit_id, None)
+
+    def perform(self, action: act.AnyAction) -> None:
+        """Queue messages; they are sent by the next poll."""
+        self._performers[type(action)](action)
+
+    def commit(self, action: act.Commit, tally: Tally) -> None:
+        """Ask the worker that holds the unit's output."""
+        assert action.worker is not None, "the driver itself records units that no worker holds"
+        self._pool.send(action.worker, msg.Publish(self._units[action.unit], action.epoch, tally))
+
+    def poll(self, timeout_s: float) -> list[ev.AnyEvent]:
+        """What workers said."""
+        self._send_freed()
+        if not self._events:
+            for worker, message in self._pool.poll(timeout_s):
+                self._hearers[type(message)](worker, message)
+        events, self._events = self._events, []
+        return events
+
+    def take_result(self, task: int) -> Any:
+        """The encoded task and how many records it holds."""
+        return self._book.take(task), self._items.pop(task, 0)
+
+    def result_items(self, payload: Any) -> int:
+        """As the worker counted."""
+        items: int = payload[1]
+        return items
+
+    def take_quarantined(self, task: int) -> list[bytes]:
+        """What the reports of a task held."""
+        return self._quarantined.pop(task, [])
+
+    def decode_result(self, payload: Any) -> Task:
+        """The task itself."""
+        return decode_inline(payload[0])
+
+    def memory(self) -> MemoryReading:
+        """Processes, and shared memory once."""
+        arenas = self._book.arena_bytes()
+        return MemoryReading(self._meter.measure([os.getpid(), *self._pool.pids()], time.monotonic()) + arenas, arenas)
+
+    def close(self, *, kill: bool = False) -> None:
+        """End the processes, free the memory."""
+        self._pool.close(kill=kill)
+        self._book.close()
+        if self._spill_to:
+            shutil.rmtree(self._spill_to, ignore_errors=True)
+
+    # -- actions ------------------------------------------------------------------------------------------------------
+
+    def _start_worker(self, action: act.StartWorker) -> None:
+        arena = create_arena(ARENA_BYTES)
+        rank = self._started.get(action.op, 0)
+        self._started[action.op] = rank + 1
+        wanted = max(self._wanted.get(action.op, 1), 1)
+        request = msg.Fork(action.worker, action.op, self._keep_bytes, rank % wanted, wanted, self._spill_to)
+        self._book.add_arena(action.worker, arena)
+        self._opened[action.worker] = {action.worker}
+        self._pool.start(request, arena)
+
+    def _dispatch(self, action: act.Dispatch) -> None:
+        worker = action.worker
+        if not self._pool.knows(worker):
+            return  # its end is about to be told
+        units: list[Unit] = []
+        places: dict[str, int] = {}
+        tasks = []
+        for ref in action.tasks:
+            place = places.get(ref.unit)
+            if place is None:
+                place = places[ref.unit] = len(units)
+                units.append(self._units[ref.unit])
+            tasks.append(msg.TaskIn(ref.task, place, ref.epoch, ref.credit, self._payload_for(worker, ref)))
+        done = self._done.get(units[0].id.rsplit("-", 1)[0], []) if units[0].stream else []
+        self._pool.send(worker, msg.Run(action.op, units, tasks, done))
+
+    def _payload_for(self, worker: int, ref: act.TaskRef) -> Payload | None:
+        if ref.task < 0:
+            task = self._initial.get(ref.unit)
+            return None if task is None else encode(task, from_main=True).inline()
+        payload = self._book.lend(ref.task, worker)
+        if payload.arena != NOWHERE and payload.arena not in self._opened[worker]:
+            self._opened[worker].add(payload.arena)
+            self._pool.send(worker, msg.OpenArena(payload.arena), (self._book.duplicate(payload.arena),))
+        return payload
+
+    def _release(self, action: act.Release) -> None:
+        for task in action.tasks:
+            self._book.release(task)
+
+    def _take_back(self, action: act.Requeue) -> None:
+        self._pool.send(action.worker, msg.GiveBack(list(action.tasks), action.unit, action.epoch))
+        self._pool.answered(action.worker, len(action.tasks))
+
+    def _send_freed(self) -> None:
+        freed, self._book.to_free = self._book.to_free, {}
+        for worker, offsets in freed.items():
+            self._pool.send(worker, msg.Free(offsets))
+        gone, self._book.gone_arenas = self._book.gone_arenas, []
+        for arena in gone:
+            for worker, opened in self._opened.items():
+                if arena in opened:
+                    opened.discard(arena)
+                    self._pool.send(worker, msg.DropArena(arena))
+
+    # -- messages -----------------------------------------------------------------------------------------------------
+
+    def _emitted(self, outputs: list[msg.Output]) -> tuple[ev.Emitted, ...]:
+        return tuple([self._number(output) for output in outputs])
+
+    def _number(self, output: msg.Output) -> ev.Emitted:
+        """Give an emission its task id."""
+        unit_id, order = "", (0, 0)
+        if output.unit is not None:
+            self._units.setdefault(output.unit.id, output.unit)
+            unit_id, order = output.unit.id, output.unit.order
+        if output.payload is None:
+            return ev.Emitted(0, 0, unit_id, order, output.closes)
+        task = self._book.add(output.payload)
+        if output.items:
+            self._items[task] = output.items
+        return ev.Emitted(task, max(1, output.payload.nbytes), unit_id, order, output.closes)
+
+    def _note_quarantined(self, told: msg.Told) -> None:
+        if told.quarantined:
+            self._quarantined.setdefault(told.task, []).extend(told.quarantined)
+
+    def _hear_done(self, worker: int, message: msg.Done) -> None:
+        self._pool.answered(worker, len(message.tasks))
+        for told in message.tasks:
+            self._note_quarantined(told)
+            outputs = self._emitted(told.outputs) if told.outputs else ()
+            self._events.append(ev.TaskDone(told.task, worker, outputs, told.busy_s, told.tally))
+
+    def _hear_progress(self, worker: int, message: msg.Progress) -> None:
+        told = message.told
+        self._note_quarantined(told)
+        self._events.append(ev.TaskEmitted(told.task, worker, self._emitted(told.outputs), told.tally))
+
+    def _hear_parked(self, worker: int, message: msg.Parked) -> None:
+        told = message.told
+        self._note_quarantined(told)
+        self._events.append(ev.TaskParked(told.task, worker, self._emitted(told.outputs), told.tally))
+
+    def _hear_failed(self, worker: int, message: msg.Failed) -> None:
+        self._pool.answered(worker, len(message.tasks))
+        for task in message.tasks:
+            self._events.append(ev.TaskFailed(task, worker, message.error, message.message, message.fatal))
+
+    def _hear_published(self, worker: int, message: msg.Published) -> None:
+        self._events.append(ev.UnitCommitted(message.unit, message.epoch))
+
+    def _hear_not_published(self, worker: int, message: msg.NotPublished) -> None:
+        self._events.append(ev.CommitFailed(message.unit, message.epoch, message.message, message.retryable))
+
+    def _hear_gone(self, worker: int, message: Gone) -> None:
+        self._opened.pop(worker, None)
+        self._book.worker_gone(worker)
+        if not message.expected:
+            self._events.append(ev.WorkerLost(worker, message.reason))

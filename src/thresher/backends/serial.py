@@ -1,0 +1,256 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Everything in this process, one task after the other: for debugging (`pdb` works) and for the smallest jobs."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from thresher.core.options import EXECUTION_MODES, check_choice, merge_options
+from thresher.core.tally import Tally
+from thresher.core.task import Task
+from thresher.core.unit import Unit
+from thresher.errors import ThresherError
+from thresher.runtime.cluster import Cluster, MemoryReading
+from thresher.runtime.executor import Executor, Limits
+from thresher.runtime.orders import Produced, TaskOrder, TaskReport, WorkerSetup
+from thresher.runtime.stage_call import TaskAborted
+from thresher.runtime.worker import SetupFailed, Worker, set_up_node
+from thresher.scheduler import actions as act
+from thresher.scheduler import events as ev
+
+NO_LIMIT = -1
+
+
+@dataclass
+class _Run:
+    """An order that is under way."""
+
+    order: TaskOrder
+    worker: int
+    refs: tuple[act.TaskRef, ...]
+    """One per task of the order."""
+    credit: int
+    flow: Iterator[Produced] | None = None
+
+
+class SerialCluster:
+    """Runs a queue of orders when it is polled."""
+
+    def __init__(self) -> None:
+        self._worker: Worker | None = None
+        self._units: dict[str, Unit] = {}
+        self._payloads: dict[int, Task] = {}
+        self._initial: dict[str, Task] = {}
+        self._done: set[str] = set()
+        self._queue: deque[_Run] = deque()
+        self._parked: dict[int, _Run] = {}
+        self._events: list[ev.AnyEvent] = []
+        self._next_task = 1
+        self._quarantined: dict[int, list[bytes]] = {}
+
+    # -- what the driver asks -----------------------------------------------------------------------------------------
+
+    def start(self, setup: WorkerSetup) -> None:
+        """Make the one worker."""
+        self._worker = Worker(setup)
+        set_up_node(setup.plan)
+
+    def add_units(self, units: Sequence[Unit], tasks: dict[str, Task] | None = None) -> None:
+        """Remember units and their initial tasks."""
+        self._units.update((unit.id, unit) for unit in units)
+        self._initial.update(tasks or {})
+
+    def mark_done(self, unit_ids: Sequence[str]) -> None:
+        """Remember what is committed."""
+        self._done.update(unit_ids)
+
+    def perform(self, action: act.AnyAction) -> None:
+        """Queue what is to be run, do the rest at once."""
+        if isinstance(action, act.StartWorker):
+            self._events.append(ev.WorkerReady(action.worker, "local"))
+        elif isinstance(action, act.Dispatch):
+            self._queue.extend(self._runs(action))
+        elif isinstance(action, act.Resume):
+            run = self._parked.pop(action.task)
+            run.credit = action.credit
+            self._queue.append(run)
+        elif isinstance(action, act.GrantCredit):
+            self._grant(action)
+        elif isinstance(action, act.Release):
+            for task in action.tasks:
+                self._payloads.pop(task, None)
+        elif isinstance(action, act.Requeue):
+            self._take_back(action)
+
+    def commit(self, action: act.Commit, tally: Tally) -> None:
+        """Publish a unit."""
+        assert self._worker is not None
+        try:
+            record = self._worker.commit(self._units[action.unit], action.epoch, tally)
+        except (OSError, ThresherError) as error:
+            self._events.append(ev.CommitFailed(action.unit, action.epoch, str(error), retryable=False))
+        else:
+            self._events.append(ev.UnitCommitted(action.unit, action.epoch, record))
+
+    def poll(self, timeout_s: float) -> list[ev.AnyEvent]:
+        """Run one order as far as it goes."""
+        if not self._events and self._queue:
+            self._advance(self._queue.popleft())
+        events, self._events = self._events, []
+        return events
+
+    def take_result(self, task: int) -> Any:
+        """The task itself."""
+        return self._payloads.pop(task)
+
+    def result_items(self, payload: Any) -> int:
+        """Results are tasks here."""
+        return int(payload.num_items)
+
+    def take_quarantined(self, task: int) -> list[bytes]:
+        """What the report of a task held."""
+        return self._quarantined.pop(task, [])
+
+    def decode_result(self, payload: Any) -> Task:
+        """Results are never encoded here."""
+        assert isinstance(payload, Task)
+        return payload
+
+    def memory(self) -> MemoryReading:
+        """The resident memory of this process."""
+        with open("/proc/self/statm", encoding="ascii") as statm:
+            pages = int(statm.read().split()[1])
+        return MemoryReading(pages * os.sysconf("SC_PAGE_SIZE"))
+
+    def close(self, *, kill: bool = False) -> None:
+        """Tear the stages down."""
+        worker, self._worker = self._worker, None
+        self._queue.clear()
+        self._parked.clear()
+        if worker is not None:
+            worker.teardown()
+
+    # -- running ------------------------------------------------------------------------------------------------------
+
+    def _runs(self, action: act.Dispatch) -> Iterator[_Run]:
+        assert self._worker is not None
+        size = self._worker.plan.ops[action.op].batch_size
+        for start in range(0, len(action.tasks), size):
+            refs = action.tasks[start : start + size]
+            tasks = [task for task in map(self._input_of, refs) if task is not None]
+            unit = self._units[refs[0].unit]
+            order = TaskOrder(
+                action.op, unit, refs[0].epoch, tasks, frozenset(self._done) if unit.stream else frozenset()
+            )
+            yield _Run(order, action.worker, refs, refs[0].credit)
+
+    def _input_of(self, ref: act.TaskRef) -> Task | None:
+        return self._initial.get(ref.unit) if ref.task < 0 else self._payloads[ref.task]
+
+    def _advance(self, run: _Run) -> None:
+        assert self._worker is not None
+        outputs: list[list[ev.Emitted]] = [[] for _ in run.refs]
+        try:
+            if run.flow is None:
+                run.flow = self._worker.start(run.order)
+            for produced in run.flow:
+                outputs[produced.parent].append(self._emit(produced))
+                if self._used_up(run, outputs[produced.parent][-1].nbytes):
+                    self._park(run, outputs)
+                    return
+        except TaskAborted as error:
+            self._fail(run, "aborted", str(error), fatal=False)
+        except (SetupFailed, OSError, ThresherError) as error:
+            self._fail(run, type(error).__name__, str(error), fatal=True)
+        else:
+            self._done_with(run, outputs)
+
+    def _emit(self, produced: Produced) -> ev.Emitted:
+        unit = produced.unit
+        if unit is not None:
+            self._units.setdefault(unit.id, unit)
+        unit_id, place = (unit.id, unit.order) if unit is not None else ("", (0, 0))
+        if produced.task is None:
+            return ev.Emitted(0, 0, unit_id, place, produced.closes)
+        number = self._next_task
+        self._next_task += 1
+        self._payloads[number] = produced.task
+        return ev.Emitted(number, max(1, produced.task.nbytes), unit_id, place, produced.closes)
+
+    def _used_up(self, run: _Run, nbytes: int) -> bool:
+        if run.credit == NO_LIMIT:
+            return False
+        run.credit = max(0, run.credit - nbytes)
+        return run.credit == 0
+
+    def _park(self, run: _Run, outputs: list[list[ev.Emitted]]) -> None:
+        assert self._worker is not None
+        report = self._worker.report(run.order)[0]
+        self._parked[run.refs[0].task] = run
+        self._events.append(
+            ev.TaskParked(run.refs[0].task, run.worker, tuple(outputs[0]), self._tally_of(run.refs[0].task, report))
+        )
+
+    def _done_with(self, run: _Run, outputs: list[list[ev.Emitted]]) -> None:
+        assert self._worker is not None
+        for ref, emitted, report in zip(run.refs, outputs, self._worker.finish(run.order), strict=True):
+            tally = self._tally_of(ref.task, report)
+            self._events.append(ev.TaskDone(ref.task, run.worker, tuple(emitted), report.busy_s, tally))
+
+    def _tally_of(self, task: int, report: TaskReport) -> Tally:
+        if report.quarantined:
+            self._quarantined.setdefault(task, []).extend(report.quarantined)
+        return report.tally
+
+    def _fail(self, run: _Run, error: str, message: str, *, fatal: bool) -> None:
+        assert self._worker is not None
+        self._worker.forget(run.order)
+        for ref in run.refs:
+            self._events.append(ev.TaskFailed(ref.task, run.worker, error, message, fatal))
+
+    def _grant(self, action: act.GrantCredit) -> None:
+        run = self._parked.pop(action.task, None)
+        if run is not None:
+            run.credit = action.credit
+            self._queue.append(run)
+            return
+        for waiting in self._queue:
+            if waiting.refs[0].task == action.task and waiting.credit != NO_LIMIT:
+                waiting.credit += action.credit
+
+    def _take_back(self, action: act.Requeue) -> None:
+        assert self._worker is not None
+        gone = set(action.tasks)
+        for task in action.tasks:
+            run = self._parked.pop(task, None)
+            if run is not None:
+                self._worker.forget(run.order)
+        self._queue = deque(run for run in self._queue if not gone.intersection(ref.task for ref in run.refs))
+        if action.unit:
+            self._worker.discard(action.unit, action.epoch)
+
+
+class SerialExecutor(Executor):
+    """Runs a pipeline in this process."""
+
+    name = "serial"
+    options = ("execution_mode", "fusion", "logging_interval")
+
+    def __init__(self, config: dict[str, Any] | None = None, **options: Any) -> None:
+        """Options: `execution_mode` (`streaming` or `batch`), `logging_interval` (seconds), `fusion`."""
+        given = merge_options("SerialExecutor", options, config, self.options)
+        self._mode = check_choice("execution_mode", given.get("execution_mode", "streaming"), EXECUTION_MODES)
+        self._fusion = bool(given.get("fusion", True))
+        self.logging_interval_s = float(given.get("logging_interval", 10.0))
+
+    def limits(self) -> Limits:
+        """One worker, and no ceiling for memory."""
+        return Limits(shared_workers=1, barrier=self._mode == "batch", fusion=self._fusion)
+
+    def make_cluster(self, limits: Limits) -> Cluster:
+        """This process."""
+        return SerialCluster()

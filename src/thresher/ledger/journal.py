@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The list of committed units: `ledger/NNNNNN.jsonl`, and the inbox that workers put their records into.
+
+A record counts from the moment it lies in the inbox. The driver gathers records and brings them to disk in groups; only then
+the inbox is cleared, so a crash at any point loses none.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from thresher.core.filesystem import is_url, local_path
+from thresher.ledger.records import CommitRecord, decode_commit, encode
+from thresher.ledger.store import Store, is_temporary
+
+FOLDER = "ledger"
+INBOX = f"{FOLDER}/inbox"
+
+
+def read_commits(store: Store, folder: str = FOLDER) -> dict[str, CommitRecord]:
+    """All records of the ledger by unit, the inbox not included. The end of a file that a crash cut short is passed over."""
+    records: dict[str, CommitRecord] = {}
+    for name in store.names(folder):
+        if name.endswith(".jsonl"):
+            for line in (store.read(f"{folder}/{name}") or b"").splitlines():
+                record = decode_commit(line)
+                if record is not None:
+                    records.setdefault(record.unit, record)
+    return records
+
+
+def read_inbox(store: Store) -> dict[str, CommitRecord]:
+    """Records that no driver has gathered yet."""
+    records: dict[str, CommitRecord] = {}
+    for name in store.names(INBOX):
+        record = decode_commit(store.read(f"{INBOX}/{name}") or b"") if name.endswith(".json") else None
+        if record is not None:
+            records[record.unit] = record
+    return records
+
+
+class Journal:
+    """The ledger of a run that is open."""
+
+    def __init__(self, store: Store, folders: Sequence[Store]) -> None:
+        """`folders` are where committed files lie: their names go to disk before a record does."""
+        self._store = store
+        self._folders = folders
+        self._pending: list[CommitRecord] = []
+        self._descriptor = -1
+        self.committed = read_commits(store)
+
+    def recover(self) -> None:
+        """Gather what workers of an earlier attempt left in the inbox, and clear what a crash cut short."""
+        found = read_inbox(self._store)
+        for record in found.values():
+            self.add(record)
+        self.sync()
+        for name in self._store.names(INBOX):
+            if is_temporary(name) or name.removesuffix(".json") not in found:
+                self._store.remove(f"{INBOX}/{name}")
+
+    def add(self, record: CommitRecord) -> CommitRecord:
+        """Take a record in; the first one of a unit counts."""
+        known = self.committed.setdefault(record.unit, record)
+        self._pending.append(known)
+        return known
+
+    def add_from_inbox(self, unit_id: str) -> CommitRecord:
+        """Take in what a worker recorded."""
+        known = self.committed.get(unit_id)
+        if known is not None:
+            return known
+        record = decode_commit(self._store.read(f"{INBOX}/{unit_id}.json") or b"")
+        assert record is not None, f"unit {unit_id} was reported as committed, but its record is not in the inbox"
+        return self.add(record)
+
+    def sync(self) -> None:
+        """Bring all records to disk, then clear them from the inbox."""
+        if not self._pending:
+            return
+        pending, self._pending = self._pending, []
+        for folder in self._folders:
+            folder.sync()
+        self._append(b"".join(encode(record) + b"\n" for record in pending))
+        for record in pending:
+            self._store.remove(f"{INBOX}/{record.unit}.json")
+
+    def _append(self, lines: bytes) -> None:
+        if is_url(self._store.root):  # objects cannot grow: every group is one of its own
+            self._store.write(self._next_name(), lines)
+            return
+        if self._descriptor < 0:
+            path = os.path.join(local_path(self._store.root), self._next_name())
+            self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+            self._store.sync(FOLDER)
+        view = memoryview(lines)
+        while view:
+            view = view[os.write(self._descriptor, view) :]
+        os.fsync(self._descriptor)
+
+    def _next_name(self) -> str:
+        taken = [int(name[:-6]) for name in self._store.names(FOLDER) if name.endswith(".jsonl") and name[:-6].isdigit()]
+        return f"{FOLDER}/{max(taken, default=0) + 1:06d}.jsonl"
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1

@@ -1,0 +1,262 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One order on its way through the steps of an op, depth first: a batch reaches the last step before the next one is
+read."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from thresher.core.batch import DocumentBatch, DroppedRows, FailedRows
+from thresher.core.plan import Op, Plan, Step
+from thresher.core.source import ReadContext, SourceItem
+from thresher.core.stage import SourceStage
+from thresher.core.task import EmptyTask, Task
+from thresher.ledger.quarantine import dropped_lines, quarantine_lines
+from thresher.runtime.baggage import Baggage, attach, carrier, detach, sorted_lines
+from thresher.runtime.orders import Produced, TaskOrder, TaskReport
+from thresher.runtime.settle import Outcome
+from thresher.runtime.stage_call import run_group, run_stage
+
+if TYPE_CHECKING:
+    from thresher.ledger.unit_output import UnitOutput
+
+
+class Flow:
+    """Runs one order."""
+
+    def __init__(self, plan: Plan, op: Op, order: TaskOrder, context: ReadContext, output: UnitOutput | None) -> None:
+        self._plan = plan
+        self._op = op
+        self._order = order
+        self._context = context
+        self._output = output
+        self._buffered = order.epoch > 0
+        """A unit that failed before runs generators to their end first, so that a failure names its record."""
+        self._reports = [TaskReport() for _ in range(max(1, len(order.tasks)))]
+        self._report = self._reports[0]
+        self._baggage = Baggage()
+
+    def take_reports(self) -> list[TaskReport]:
+        """What happened since this was last asked."""
+        taken, self._reports = self._reports, [TaskReport() for _ in self._reports]
+        self._report = self._reports[0]
+        return taken
+
+    def run(self) -> Iterator[Produced]:
+        """Everything that leaves the op, in order."""
+        first = self._op.steps[0]
+        if first.kind == "join":
+            return iter(())  # joining happens at the commit
+        if first.kind == "read":
+            return self._run_reader(first)
+        if len(self._order.tasks) > 1:
+            return self._run_group(first)
+        return self._run_task(self._order.tasks[0])
+
+    # -- the three kinds of orders ------------------------------------------------------------------------------------
+
+    def _run_reader(self, first: Step) -> Iterator[Produced]:
+        source = self._plan.stages[first.stage]
+        assert isinstance(source, SourceStage)
+        assert self._order.unit is not None
+        items = iter(source.read(self._order.unit, self._context))
+        while True:
+            started = time.perf_counter()
+            item: SourceItem | None = next(items, None)
+            self._spent(first.stage, started)
+            if item is None:
+                return
+            unit = item.unit if self._order.unit.stream else None
+            if item.task is not None:
+                for task in self._through(1, item.task):
+                    yield Produced(task, unit)
+                yield from (Produced(task, unit) for task in self._leftover(item.task))
+            if item.closes and unit is not None:
+                yield Produced(None, unit, closes=True)
+
+    def _run_task(self, task: Task) -> Iterator[Produced]:
+        self._count_initial(task)
+        for made in self._through(0, task):
+            yield Produced(made)
+        for made in self._leftover(task):
+            yield Produced(made)
+
+    def _run_group(self, first: Step) -> Iterator[Produced]:
+        """Several tasks in one call of a stage that stands alone."""
+        stage = self._plan.stages[first.stage]
+        for number, task in enumerate(self._order.tasks):
+            self._report = self._reports[number]
+            self._count_initial(task)
+            self._take_over(task)
+            self._count_in(first.stage, task)
+        self._report = self._reports[0]
+        started = time.perf_counter()
+        outcomes = run_group(stage, self._order.tasks, self._report.tally.stage(first.stage))
+        self._spent(first.stage, started)
+        for number, outcome in enumerate(outcomes):
+            self._report = self._reports[number]
+            self._count_out(first.stage, outcome)
+            for task in outcome.tasks:
+                yield Produced(self._loaded(task), parent=number)
+            for task in self._leftover(self._order.tasks[number]):
+                yield Produced(task, parent=number)
+        self._report = self._reports[0]
+
+    # -- steps --------------------------------------------------------------------------------------------------------
+
+    def _through(self, place: int, task: Task) -> Iterator[Task]:
+        """What comes out at the end of the op when `task` enters at step `place`."""
+        if place == len(self._op.steps):
+            yield self._loaded(task)
+            return
+        step = self._op.steps[place]
+        if step.kind == "parse":
+            for made in self._parse(step, task):
+                yield from self._through(place + 1, made)
+        elif step.kind == "write":
+            self._write(step, task)
+        else:
+            for made in self._process(step, task):
+                yield from self._through(place + 1, made)
+
+    def _parse(self, step: Step, task: Task) -> Iterator[Task]:
+        source = self._plan.stages[step.stage]
+        assert isinstance(source, SourceStage)
+        self._take_over(task)
+        tally = self._report.tally.stage(step.stage)
+        nbytes = task.nbytes
+        started = time.perf_counter()
+        batch = source.parse(task)
+        self._spent(step.stage, started)
+        outcome = Outcome([batch] if len(batch) else [], failed=list(batch._failed))
+        batch._failed = []
+        batch._task_id = self._order.unit.id if self._order.unit is not None else ""
+        found = len(batch) + sum(len(rows.messages) for rows in outcome.failed)
+        self._report.tally.read += found
+        tally.in_docs += found
+        tally.in_bytes += nbytes
+        tally.tasks += 1
+        self._count_out(step.stage, outcome)
+        yield from outcome.tasks
+
+    def _process(self, step: Step, task: Task) -> Iterator[Task]:
+        self._take_over(task)
+        if isinstance(task, DocumentBatch) and not len(task):
+            return  # a carrier: what it carried was taken over
+        stage = self._plan.stages[step.stage]
+        tally = self._count_in(step.stage, task)
+        outcomes = run_stage(stage, task, tally, buffered=self._buffered)
+        while True:
+            started = time.perf_counter()
+            outcome = next(outcomes, None)
+            self._spent(step.stage, started)
+            if outcome is None:
+                return
+            self._count_out(step.stage, outcome)
+            yield from outcome.tasks
+
+    def _write(self, step: Step, task: Task) -> None:
+        assert self._output is not None, "an op that writes has an output"
+        self._take_over(task)
+        tally = self._report.tally.stage(step.stage)
+        if isinstance(task, DocumentBatch) and len(task):
+            nbytes = task.nbytes
+            started = time.perf_counter()
+            self._output.write(task)
+            self._spent(step.stage, started)
+            tally.in_docs += len(task)
+            tally.out_docs += len(task)
+            tally.in_bytes += nbytes
+            tally.out_bytes += nbytes
+            self._report.tally.written += len(task)
+        tally.tasks += 1
+
+    # -- counting -----------------------------------------------------------------------------------------------------
+
+    def _spent(self, stage: int, started: float) -> None:
+        seconds = time.perf_counter() - started
+        self._report.tally.stage(stage).busy_s += seconds
+        self._report.busy_s += seconds
+
+    def _count_initial(self, task: Task) -> None:
+        """A task that no reader read counts as read when it enters the first stage."""
+        first = self._op.steps[0]
+        if first.kind == "process" and first.stage == 0:
+            self._report.tally.read += task.num_items
+            if isinstance(task, DocumentBatch):
+                task.name_records()
+
+    def _count_in(self, stage: int, task: Task) -> Any:
+        tally = self._report.tally.stage(stage)
+        tally.in_docs += task.num_items
+        tally.in_bytes += task.nbytes if not isinstance(task, EmptyTask) else 0
+        tally.tasks += 1
+        return tally
+
+    def _count_out(self, number: int, outcome: Outcome) -> None:
+        stage = self._plan.stages[number]
+        tally = self._report.tally.stage(number)
+        for task in outcome.tasks:
+            tally.out_docs += task.num_items
+            tally.out_bytes += task.nbytes
+        tally.created += outcome.created
+        tally.merged += outcome.merged
+        if outcome.filtered:
+            tally.dropped += outcome.filtered
+            tally.reasons["filtered"] = tally.reasons.get("filtered", 0) + outcome.filtered
+        for dropped in outcome.dropped:
+            tally.dropped += len(dropped.batch)
+            tally.reasons[dropped.rule] = tally.reasons.get(dropped.rule, 0) + len(dropped.batch)
+            self._keep_dropped(stage.name, dropped)
+        for failed in outcome.failed:
+            tally.quarantined += len(failed.messages)
+            tally.errors[failed.error] = tally.errors.get(failed.error, 0) + len(failed.messages)
+            self._keep_failed(stage.name, failed)
+        counts = stage.__dict__.pop("_counts", None)
+        if counts:
+            for name, n in counts.items():
+                tally.counts[name] = tally.counts.get(name, 0) + n
+
+    # -- dropped and failed records -----------------------------------------------------------------------------------
+
+    def _keep_dropped(self, stage_name: str, dropped: DroppedRows) -> None:
+        if self._plan.settings.keep_dropped:
+            lines = dropped_lines(dropped, stage_name)
+            self._baggage.dropped.extend(zip(_positions(dropped.batch.ids, len(lines)), lines, strict=True))
+
+    def _keep_failed(self, stage_name: str, failed: FailedRows) -> None:
+        lines = quarantine_lines(failed, stage_name)
+        ids = failed.batch.ids if failed.batch is not None else failed.ids
+        self._baggage.quarantined.extend(zip(_positions(ids, len(lines)), lines, strict=True))
+
+    def _take_over(self, task: Task) -> None:
+        brought = detach(task)
+        if brought is not None:
+            self._baggage.add(brought)
+
+    def _loaded(self, task: Task) -> Task:
+        """`task`, ready to leave the worker with all that waits."""
+        if self._baggage and self._op.next is not None:
+            attach(task, self._baggage)
+            self._baggage = Baggage()
+        return task
+
+    def _leftover(self, task: Task) -> Iterator[Task]:
+        """After the last step of a task: bring away what still waits."""
+        if not self._baggage:
+            return
+        baggage, self._baggage = self._baggage, Baggage()
+        if self._output is not None:
+            self._output.quarantine(sorted_lines(baggage.quarantined))
+            self._output.dropped(sorted_lines(baggage.dropped))
+        elif self._op.next is not None:
+            yield carrier(task, baggage)
+        else:
+            self._report.quarantined.extend(sorted_lines(baggage.quarantined))
+
+
+def _positions(ids: Any, count: int) -> list[int]:
+    found = [] if ids is None else ids.positions.tolist()
+    return found if len(found) == count else [0] * count

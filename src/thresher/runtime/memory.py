@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How much memory there is, how much a tree of processes takes, and giving freed memory back."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+DEFAULT_SHARE = 0.6
+"""What a run may use of the machine, or of its control group, unless it is told."""
+TIDY_ABOVE = 64 * 2**20
+"""Memory is given back when a worker holds this much more than after the last time."""
+_CHECK_EVERY_S = 0.5
+_CALIBRATE_EVERY_S = 2.0
+
+
+# -- what there is ---------------------------------------------------------------------------------------------------------
+
+
+def available_memory() -> int:
+    """Bytes that this process and its children may take: of the machine, or of the control group if that allows less."""
+    machine = os.sysconf("SC_PHYS_PAGES") * _PAGE
+    return min([machine, *_group_limits()])
+
+
+def default_memory() -> int:
+    """The ceiling of a run that is not told any."""
+    return int(available_memory() * DEFAULT_SHARE)
+
+
+def _group_limits(root: str = "/sys/fs/cgroup", own: str = "/proc/self/cgroup") -> list[int]:
+    """Limits of the control groups that this process is in (version 2, then version 1)."""
+    found = []
+    try:
+        lines = Path(own).read_text("ascii").splitlines()
+    except OSError:
+        return []
+    for line in lines:
+        _, controllers, group = line.split(":", 2)
+        if controllers not in ("", "memory"):
+            continue
+        top, name = (root, "memory.max") if not controllers else (f"{root}/memory", "memory.limit_in_bytes")
+        parts = group.strip("/").split("/")
+        for depth in range(len(parts) + 1):
+            try:
+                text = Path(top, *parts[:depth], name).read_text("ascii").strip()
+            except OSError:
+                continue
+            if text.isdigit():
+                found.append(int(text))
+    return found
+
+
+# -- what is used ----------------------------------------------------------------------------------------------------------
+
+
+def private_bytes(pid: int | str = "self") -> int:
+    """Resident memory that is neither file nor shared memory; 0 for a process that is gone."""
+    try:
+        with open(f"/proc/{pid}/statm", "rb") as statm:
+            _, resident, shared, *_ = statm.read().split()
+    except (OSError, ValueError):
+        return 0
+    return (int(resident) - int(shared)) * _PAGE
+
+
+def proportional_bytes(pid: int) -> int | None:
+    """The share of a process in its pages, without shared memory. Exact, and slow: the kernel walks its page tables."""
+    total = 0
+    try:
+        with open(f"/proc/{pid}/smaps_rollup", "rb") as rollup:
+            for line in rollup:
+                if line.startswith((b"Pss_Anon:", b"Pss_File:")):
+                    total += int(line.split()[1]) * 1024
+    except OSError:
+        return None
+    return total
+
+
+def children_of(pid: int) -> list[int]:
+    """Processes that a process started and that still live."""
+    found: list[int] = []
+    try:
+        threads = os.listdir(f"/proc/{pid}/task")
+    except OSError:
+        return []
+    for thread in threads:
+        try:
+            with open(f"/proc/{pid}/task/{thread}/children", "rb") as children:
+                found.extend(int(child) for child in children.read().split())
+        except OSError:
+            continue
+    return found
+
+
+class TreeMeter:
+    """Memory of some processes and their descendants, without shared memory segments, which the driver counts itself.
+
+    `statm` is cheap and counts pages that forked siblings share several times, and files not at all; the difference to the
+    truth hardly changes, so it is measured for one process after the other, now and then, and added.
+    """
+
+    def __init__(self) -> None:
+        self._corrections: dict[int, int] = {}
+        self._descendants: dict[int, list[int]] = {}
+        self._turn: list[int] = []
+        self._calibrated_at = -_CALIBRATE_EVERY_S
+
+    def measure(self, pids: Iterable[int], now: float) -> int:
+        """Bytes in use."""
+        live = list(pids)
+        for pid in set(self._corrections).difference(live):
+            del self._corrections[pid]
+            self._descendants.pop(pid, None)
+        for pid in live:
+            if pid not in self._corrections:
+                self._calibrate(pid)
+        if now - self._calibrated_at >= _CALIBRATE_EVERY_S and live:
+            self._calibrated_at = now
+            self._turn = [pid for pid in self._turn if pid in self._corrections] or list(live)
+            self._calibrate(self._turn.pop())
+        total = sum(max(0, private_bytes(pid) + self._corrections[pid]) for pid in live)
+        return total + sum(private_bytes(pid) for pids in self._descendants.values() for pid in pids)
+
+    def _calibrate(self, pid: int) -> None:
+        exact = proportional_bytes(pid)
+        self._corrections[pid] = 0 if exact is None else exact - private_bytes(pid)
+        self._descendants[pid] = [child for child in _all_below(pid) if child not in self._corrections]
+
+
+def _all_below(pid: int) -> list[int]:
+    below = children_of(pid)
+    for child in list(below):
+        below.extend(_all_below(child))
+    return below
+
+
+# -- giving back -----------------------------------------------------------------------------------------------------------
+
+
+class MemoryKeeper:
+    """Gives a worker's freed memory back to the system when it has piled up."""
+
+    def __init__(self) -> None:
+        self._checked_at = 0.0
+        self._level = private_bytes()
+        self._collected_at = 0.0
+
+    def after_call(self, now: float, held_bytes: int) -> None:
+        """Called after each call of an op; looks at memory now and then."""
+        if now - self._checked_at < _CHECK_EVERY_S:
+            return
+        self._checked_at = now
+        if held_bytes > TIDY_ABOVE:
+            import gc
+
+            gc.collect()  # views of payloads that sit in reference cycles keep shared memory busy
+        if private_bytes() > self._level + TIDY_ABOVE:
+            self.give_back()
+
+    def tidy(self) -> None:
+        """Called when there is nothing to do."""
+        if private_bytes() > self._level + TIDY_ABOVE:
+            self.give_back()
+
+    def give_back(self) -> None:
+        """Return freed memory of Arrow and of the C library."""
+        import ctypes
+
+        import pyarrow as pa
+
+        pa.default_memory_pool().release_unused()
+        ctypes.CDLL(None).malloc_trim(0)
+        self._level = private_bytes()

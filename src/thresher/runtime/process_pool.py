@@ -1,0 +1,253 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The driver's view of its worker processes: start them, talk to them, notice their end. One epoll loop, no threads."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from thresher.errors import RunFailedError
+from thresher.runtime.messages import CannotStart, Exited, Fork, Forked, FromWorker, Run, Stop
+from thresher.runtime.wire import Channel, socket_pair
+from thresher.runtime.zygote import Zygote
+
+ZYGOTE_ATTEMPTS = 3
+STOP_IDLE_S = 30.0
+"""How long workers may take for their teardown."""
+STOP_BUSY_S = 2.0
+"""How long workers that are in the middle of a task may take to notice that the run is over."""
+_READ = select.EPOLLIN
+_WRITE = select.EPOLLIN | select.EPOLLOUT
+
+
+@dataclass(eq=False)
+class WorkerHandle:
+    """A worker process."""
+
+    worker: int
+    """Its id."""
+    channel: Channel[Any]
+    """The connection to it."""
+    pid: int = 0
+    """0 until the zygote has told."""
+    held: int = 0
+    """Tasks that it was given and has not answered for."""
+    ending: bool = False
+    """It was told to end, or said that it will."""
+    writes: bool = False
+    """Whether epoll watches for room in its socket."""
+
+
+@dataclass(frozen=True)
+class Gone:
+    """A worker process has ended, in place of a message."""
+
+    expected: bool
+    """It was told to."""
+    reason: str
+    """For people."""
+
+
+class ProcessPool:
+    """Worker processes, forked by a zygote that starts at once."""
+
+    def __init__(self) -> None:
+        self._epoll = select.epoll()
+        self._zygote: Zygote | None = None
+        self._zygotes_lost = 0
+        self._setup = b""
+        self._workers: dict[int, WorkerHandle] = {}
+        self._by_fd: dict[int, WorkerHandle] = {}
+        self._dirty: dict[int, WorkerHandle] = {}
+        self._start_zygote()
+
+    # -- starting and talking -----------------------------------------------------------------------------------------
+
+    def _start_zygote(self) -> Zygote:
+        zygote = self._zygote = Zygote()
+        self._epoll.register(zygote.channel.fileno(), _READ)
+        if self._setup:
+            zygote.load(self._setup)
+        return zygote
+
+    def load(self, setup: bytes) -> None:
+        """What workers are made of."""
+        self._setup = setup
+        assert self._zygote is not None
+        self._zygote.load(setup)
+        self._flush_zygote()
+
+    def start(self, request: Fork, arena: int) -> None:
+        """Start a worker."""
+        zygote = self._zygote or self._start_zygote()
+        mine, its = socket_pair()
+        mine.setblocking(False)
+        zygote.fork(request, its, arena)
+        handle = WorkerHandle(request.worker, Channel(mine, FromWorker))
+        self._workers[request.worker] = handle
+        self._by_fd[mine.fileno()] = handle
+        self._epoll.register(mine.fileno(), _READ)
+
+    def knows(self, worker: int) -> bool:
+        """Whether a worker is there (or about to be)."""
+        return worker in self._workers
+
+    def send(self, worker: int, message: Any, fds: tuple[int, ...] = ()) -> None:
+        """Send with the next poll. What a dead worker would have got is dropped: its end is about to be told."""
+        handle = self._workers.get(worker)
+        if handle is None:
+            for fd in fds:
+                os.close(fd)
+            return
+        if isinstance(message, Run):
+            handle.held += len(message.tasks)
+        elif isinstance(message, Stop):
+            handle.ending = True
+        handle.channel.queue(message, fds)
+        self._dirty[worker] = handle
+
+    def answered(self, worker: int, tasks: int) -> None:
+        """A worker has answered for so many tasks."""
+        handle = self._workers.get(worker)
+        if handle is not None:
+            handle.held -= tasks
+
+    def pids(self) -> list[int]:
+        """All processes."""
+        zygote = [self._zygote.pid] if self._zygote is not None else []
+        return zygote + [handle.pid for handle in self._workers.values() if handle.pid]
+
+    # -- polling ------------------------------------------------------------------------------------------------------
+
+    def poll(self, timeout_s: float) -> list[tuple[int, Any]]:
+        """Worker and message, in the order they came; `Gone` is the last one of a worker."""
+        self._flush()
+        found: list[tuple[int, Any]] = []
+        for fd, events in self._epoll.poll(timeout_s):
+            handle = self._by_fd.get(fd)
+            if handle is None:
+                if self._zygote is not None and fd == self._zygote.channel.fileno():
+                    self._hear_zygote(self._zygote, found)
+                continue
+            if events & select.EPOLLOUT:
+                self._dirty[handle.worker] = handle
+            if events & ~select.EPOLLOUT:
+                self._hear(handle, found)
+        self._flush()
+        return found
+
+    def _flush(self) -> None:
+        if not self._dirty:
+            self._flush_zygote()
+            return
+        dirty, self._dirty = self._dirty, {}
+        for handle in dirty.values():
+            room = handle.channel.flush()
+            if room == handle.writes and handle.worker in self._workers:
+                handle.writes = not room
+                self._epoll.modify(handle.channel.fileno(), _READ if room else _WRITE)
+        self._flush_zygote()
+
+    def _flush_zygote(self) -> None:
+        zygote = self._zygote
+        if zygote is not None and zygote.channel.has_unsent:
+            room = zygote.channel.flush()
+            self._epoll.modify(zygote.channel.fileno(), _READ if room else _WRITE)
+
+    def _hear(self, handle: WorkerHandle, found: list[tuple[int, Any]]) -> None:
+        for message in handle.channel.receive():
+            if isinstance(message, CannotStart):
+                handle.ending = True
+            found.append((handle.worker, message))
+        if handle.channel.closed:
+            # It closed the connection: it is dead, which the zygote will tell, or useless.
+            self._epoll.unregister(handle.channel.fileno())
+            del self._by_fd[handle.channel.fileno()]
+            if handle.pid and not handle.ending:
+                _kill(handle.pid)
+
+    def _hear_zygote(self, zygote: Zygote, found: list[tuple[int, Any]]) -> None:
+        for message in zygote.channel.receive():
+            if isinstance(message, Forked):
+                self._workers[message.worker].pid = message.pid
+            elif isinstance(message, Exited):
+                self._lose(self._workers[message.worker], _why(message.status), found)
+        if zygote.channel.closed:
+            self._lose_zygote(zygote, found)
+
+    def _lose(self, handle: WorkerHandle, reason: str, found: list[tuple[int, Any]]) -> None:
+        """A worker has ended: what it had sent counts, then it is gone."""
+        found.extend((handle.worker, message) for message in handle.channel.receive_all())
+        if self._by_fd.pop(handle.channel.fileno(), None) is not None:
+            self._epoll.unregister(handle.channel.fileno())
+        handle.channel.close()
+        del self._workers[handle.worker]
+        self._dirty.pop(handle.worker, None)
+        found.append((handle.worker, Gone(handle.ending, reason)))
+
+    def _lose_zygote(self, zygote: Zygote, found: list[tuple[int, Any]]) -> None:
+        self._epoll.unregister(zygote.channel.fileno())
+        zygote.close(kill=True)
+        self._zygote = None
+        self._zygotes_lost += 1
+        for handle in list(self._workers.values()):
+            if handle.pid:
+                _kill(handle.pid)
+            self._lose(handle, "the process that starts workers was killed, and they ended with it", found)
+        if self._zygotes_lost >= ZYGOTE_ATTEMPTS:
+            raise RunFailedError(
+                f"the process that starts workers died {self._zygotes_lost} times. Look for messages above this one; if "
+                "memory is short, give the run less of it (memory=…) or fewer workers"
+            )
+
+    # -- ending -------------------------------------------------------------------------------------------------------
+
+    def close(self, *, kill: bool = False) -> None:
+        """End all workers and the zygote. May be called twice."""
+        if self._epoll.closed:
+            return
+        if not kill:
+            self._stop_workers()
+        for handle in self._workers.values():
+            handle.channel.close()
+            if handle.pid:
+                _kill(handle.pid)
+        self._workers.clear()
+        if self._zygote is not None:
+            self._zygote.close()
+            self._zygote = None
+        self._epoll.close()
+
+    def _stop_workers(self) -> None:
+        for worker in list(self._workers):
+            self.send(worker, Stop())
+        started = time.monotonic()
+        while self._workers:
+            patience = STOP_BUSY_S if any(handle.held > 0 for handle in self._workers.values()) else STOP_IDLE_S
+            left = started + patience - time.monotonic()
+            if left <= 0:
+                return
+            with contextlib.suppress(RunFailedError):  # the zygote died: then all are gone
+                self.poll(min(left, 0.2))
+
+
+def _kill(pid: int) -> None:
+    """End a worker and what its stages started; its process group is its own."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.kill(pid, signal.SIGKILL)
+
+
+def _why(status: int) -> str:
+    if status >= 0:
+        return f"its process ended with exit code {status}"
+    try:
+        name = signal.Signals(-status).name
+    except ValueError:
+        name = f"signal {-status}"
+    hint = "; was the machine short of memory?" if name == "SIGKILL" else ""
+    return f"its process was killed by {name}{hint}"

@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Records commits: in the ledger, or in memory alone where there is none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from thresher.core.unit import Unit
+from thresher.ledger.records import CommitRecord
+from thresher.ledger.open_run import OpenRun
+from thresher.ledger.unit_output import UnitOutput
+from thresher.runtime.unit_book import UnitPage
+
+
+class LedgerRecorder:
+    """Keeps what a run has committed."""
+
+    def __init__(self, run: OpenRun) -> None:
+        self._run = run
+
+    def before_first_commit(self) -> None:
+        """`mode="overwrite"` and `fresh` delete now, and not before."""
+        self._run.before_first_commit()
+
+    def commit_here(self, unit: Unit, epoch: int, page: UnitPage) -> CommitRecord:
+        """Commit a unit that no worker holds anything of: nothing of it was written."""
+        output = UnitOutput(self._run.place, None, unit, epoch)
+        output.quarantine(page.quarantined)
+        return output.commit(page.tally)
+
+    def committed(self, unit: Unit, record: Any) -> None:
+        """Fold a commit into the ledger; `record` is what the worker said of it."""
+        self._run.fold(unit.id, record)
+
+    def sync(self) -> None:
+        """Make the ledger durable."""
+        self._run.sync()

@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which records a stage's results are: the ones it was given, fewer of them, or new ones.
+
+Whatever a stage returns, the counts add up: what came in and what was created is passed on, dropped, set aside or
+merged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from thresher.core.batch import DocumentBatch, DroppedRows, FailedRows
+from thresher.core.task import Task
+
+FILTERED = "filtered"
+"""The rule under which records count that a stage left out without saying why."""
+
+
+@dataclass
+class Outcome:
+    """What became of one task in one stage."""
+
+    tasks: list[Task] = field(default_factory=list)
+    """What goes on."""
+    created: int = 0
+    """New records among them."""
+    merged: int = 0
+    """Records that new ones replaced."""
+    filtered: int = 0
+    """Records that were left out without their content being known (tasks that are no batches)."""
+    dropped: list[DroppedRows] = field(default_factory=list)
+    """Records that were dropped."""
+    failed: list[FailedRows] = field(default_factory=list)
+    """Records that were set aside."""
+
+    def add(self, other: Outcome) -> None:
+        """Put the outcome of another piece behind this one."""
+        self.tasks.extend(other.tasks)
+        self.created += other.created
+        self.merged += other.merged
+        self.filtered += other.filtered
+        self.dropped.extend(other.dropped)
+        self.failed.extend(other.failed)
+
+
+def settle(given: Task, made: Any, stage_name: str) -> Outcome:
+    """The outcome of a stage that returned `made` (a task, a list, nothing) for `given`."""
+    if isinstance(given, DocumentBatch) and not isinstance(made, list | tuple | Task) and made is not None:
+        return _settle_batch(given, made, stage_name)
+    if isinstance(given, DocumentBatch) and isinstance(made, DocumentBatch):
+        return _settle_batch(given, made, stage_name)
+    if made is None:
+        return _settle_nothing(given)
+    results = [made] if isinstance(made, Task) else list(made)
+    return settle_many(given, (result for result in results if result is not None), stage_name)
+
+
+def _settle_batch(given: DocumentBatch, made: Any, stage_name: str) -> Outcome:
+    from thresher.core.reconcile import reconcile
+
+    found = reconcile(given, made, stage_name)
+    _inherit(given, found.batch)
+    tasks: list[Task] = [found.batch] if len(found.batch) else []
+    return Outcome(tasks, found.created, found.merged, 0, list(found.dropped), list(found.failed))
+
+
+def _settle_nothing(given: Task) -> Outcome:
+    if isinstance(given, DocumentBatch):
+        return Outcome(dropped=[DroppedRows(given, FILTERED)])
+    return Outcome(filtered=given.num_items)
+
+
+def settle_many(given: Task, results: Iterable[Any], stage_name: str) -> Outcome:
+    """The outcome of a stage that made several tasks of one."""
+    settlement = Settlement(given, stage_name)
+    outcome = Outcome()
+    for result in results:
+        outcome.add(settlement.adopt(result))
+    outcome.add(settlement.close())
+    return outcome
+
+
+class Settlement:
+    """Takes the results of one task one by one, and says at the end what became of what was given."""
+
+    def __init__(self, given: Task, stage_name: str) -> None:
+        self._given = given
+        self._stage_name = stage_name
+        self._results = 0
+        self._kept = 0
+        self._created = 0
+        self._lost = 0
+
+    def adopt(self, result: Any) -> Outcome:
+        """One result: give it its ids."""
+        if not isinstance(result, Task):
+            raise TypeError(
+                f"{self._stage_name} returned a {type(result).__name__} inside a list; "
+                "give tasks, such as DocumentBatch"
+            )
+        ordinal = self._results
+        self._results += 1
+        outcome = Outcome([result] if result.num_items or not isinstance(result, DocumentBatch) else [])
+        if isinstance(result, DocumentBatch):
+            self._adopt_batch(result, outcome)
+        elif result is self._given or (ordinal == 0 and result.num_items == self._given.num_items):
+            self._kept += result.num_items
+        else:
+            self._new(outcome, result.num_items)
+        _inherit(self._given, result)
+        if result is not self._given:
+            result._task_id = f"{self._given.task_id}/{ordinal}"
+        return outcome
+
+    def _adopt_batch(self, result: DocumentBatch, outcome: Outcome) -> None:
+        outcome.dropped, outcome.failed = list(result._dropped), list(result._failed)
+        result._dropped, result._failed = [], []
+        self._lost += sum(len(rows.batch) for rows in outcome.dropped)
+        self._lost += sum(len(rows.batch) if rows.batch is not None else 0 for rows in outcome.failed)
+        rows = len(result)
+        if result.ids is None:
+            result._ids = self._child_ids(self._created, rows)
+            self._new(outcome, rows)
+            return
+        room = max(0, self._given.num_items - self._kept)
+        self._kept += min(room, rows)
+        self._new(outcome, rows - min(room, rows))
+
+    def _new(self, outcome: Outcome, count: int) -> None:
+        outcome.created += count
+        self._created += count
+
+    def _child_ids(self, first: int, count: int) -> Any:
+        import numpy as np
+
+        from thresher.core.records import RecordIds
+
+        ids = self._given.ids if isinstance(self._given, DocumentBatch) else None
+        if ids is not None and len(ids):
+            return ids.children(0, first + count).take(np.arange(first, first + count))
+        prefix = f"{self._given.task_id}:"
+        return RecordIds(((prefix, ""),), np.arange(first, first + count, dtype=np.int64))
+
+    def close(self) -> Outcome:
+        """What became of the records that no result carries on."""
+        missing = self._given.num_items - self._kept - self._lost
+        if missing <= 0:
+            return Outcome()
+        if self._created:
+            return Outcome(merged=missing)
+        return Outcome(filtered=missing)
+
+
+def _inherit(parent: Task, child: Task) -> None:
+    """Metadata and dataset name go from parent to child."""
+    if child is parent:
+        return
+    child.metadata = {**parent.metadata, **child.metadata}
+    child.dataset_name = child.dataset_name or parent.dataset_name
+    child._task_id = child._task_id or parent.task_id

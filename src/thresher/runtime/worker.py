@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What one worker does with one task: runs the steps of an op, counts, and keeps the open files of units.
+
+The same class works in a process of its own, in the driver (serial) and inside other engines. A body drives it: it
+advances the iterator that `start` gives while there is credit, and carries away what is produced.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Iterator
+
+from thresher.core.plan import Op, Plan
+from thresher.core.resources import NodeInfo, WorkerMetadata
+from thresher.core.source import ReadContext
+from thresher.core.stage import overrides
+from thresher.core.tally import Tally
+from thresher.core.unit import Unit
+from thresher.ledger.records import CommitRecord
+from thresher.ledger.unit_output import UnitOutput, join
+from thresher.runtime.flow import Flow
+from thresher.runtime.orders import Produced, TaskOrder, TaskReport, WorkerSetup
+
+
+class SetupFailed(Exception):
+    """A stage's `setup` failed again and again."""
+
+
+SETUP_ATTEMPTS = 3
+
+
+class Worker:
+    """Runs ops on tasks."""
+
+    def __init__(self, setup: WorkerSetup) -> None:
+        self.plan = setup.plan
+        self._place = setup.place
+        self._metadata = setup.metadata
+        self._ready: list[int] = []
+        self._outputs: dict[tuple[str, int], UnitOutput] = {}
+        self._flows: dict[int, Flow] = {}
+
+    # -- running ------------------------------------------------------------------------------------------------------
+
+    def start(self, order: TaskOrder) -> Iterator[Produced]:
+        """Run an order; advance the iterator to its end, then call `finish`."""
+        op = self.plan.ops[order.op]
+        self.prepare(op)
+        settings = self.plan.settings
+        context = ReadContext(settings.chunk_bytes, settings.max_record_bytes, order.done)
+        output = self._output(order) if op.writes else None
+        flow = Flow(self.plan, op, order, context, output)
+        self._flows[id(order)] = flow
+        return flow.run()
+
+    def report(self, order: TaskOrder) -> list[TaskReport]:
+        """What happened since the last report, one entry per task of the order; also while it still runs."""
+        return self._flows[id(order)].take_reports()
+
+    def finish(self, order: TaskOrder) -> list[TaskReport]:
+        """The last report of an order."""
+        return self._flows.pop(id(order)).take_reports()
+
+    def forget(self, order: TaskOrder) -> None:
+        """Drop an order that will not be finished."""
+        self._flows.pop(id(order), None)
+
+    def prepare(self, op: Op) -> None:
+        """Set up the stages of an op that are not set up yet."""
+        for step in op.steps:
+            if step.stage not in self._ready:
+                self._set_up(step.stage)
+                self._ready.append(step.stage)
+
+    def _set_up(self, number: int) -> None:
+        stage = self.plan.stages[number]
+        if not overrides(stage, "setup"):
+            return
+        for attempt in range(1, SETUP_ATTEMPTS + 1):
+            try:
+                stage.setup(self._metadata)
+                return
+            except Exception as error:  # a stage's own code may raise anything
+                if attempt == SETUP_ATTEMPTS:
+                    text = "".join(traceback.format_exception(error)).rstrip()
+                    raise SetupFailed(f"{stage.name}.setup failed {attempt} times:\n{text}") from error
+
+    # -- units --------------------------------------------------------------------------------------------------------
+
+    def _output(self, order: TaskOrder) -> UnitOutput | None:
+        assert order.unit is not None, "an op that writes is given the unit"
+        op = self.plan.ops[order.op]
+        if op.steps[-1].kind == "join":
+            return None
+        key = (order.unit.id, order.epoch)
+        found = self._outputs.get(key)
+        if found is None:
+            assert self._place is not None, "a plan with a writer has a place to commit to"
+            found = UnitOutput(self._place, self.plan.sink, order.unit, order.epoch)
+            self._outputs[key] = found
+        return found
+
+    def commit(self, unit: Unit, epoch: int, tally: Tally) -> CommitRecord:
+        """Publish what was written for a unit."""
+        output = self._outputs.pop((unit.id, epoch), None)
+        assert self._place is not None, "a plan with a writer has a place to commit to"
+        if output is None and self.plan.entries.get("join") is not None and unit.id.startswith("join-"):
+            assert self.plan.sink is not None, "parts are joined for a writer"
+            return join(self._place, self.plan.sink, unit)
+        if output is None:
+            output = UnitOutput(self._place, self.plan.sink, unit, epoch)
+        return output.commit(tally)
+
+    def discard(self, unit_id: str, epoch: int) -> None:
+        """Remove what was written for epochs of a unit before `epoch`."""
+        for key in [key for key in self._outputs if key[0] == unit_id and key[1] < epoch]:
+            self._outputs.pop(key).abort()
+
+    def teardown(self) -> None:
+        """End: files of unfinished units are removed, stages are torn down."""
+        for output in self._outputs.values():
+            output.abort()
+        self._outputs.clear()
+        while self._ready:
+            stage = self.plan.stages[self._ready.pop()]
+            try:
+                stage.teardown()
+            except Exception:  # a stage's own code may raise anything, and the others must still be torn down
+                traceback.print_exc()
+
+
+def set_up_node(plan: Plan, node: NodeInfo | None = None) -> None:
+    """Once per machine, before any worker is set up."""
+    for stage in plan.stages:
+        if overrides(stage, "setup_on_node"):
+            stage.setup_on_node(node or NodeInfo(), WorkerMetadata())

@@ -1,0 +1,407 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A worker in a process of its own: takes orders from the driver, runs them, and carries away what they make.
+
+Orders wait in a local queue, so that a worker always has its next one at hand. A generator whose credit is used up is parked
+and the next order is taken. Messages are looked for between two things that an order emits; commits come before new orders.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import socket
+import sys
+import time
+import traceback
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from thresher.core.resources import WorkerMetadata
+from thresher.core.stage import overrides
+from thresher.core.unit import Unit
+from thresher.errors import ThresherError
+from thresher.runtime import messages as msg
+from thresher.runtime.arena import OwnArena, Reader
+from thresher.runtime.memory import MemoryKeeper
+from thresher.runtime.orders import Produced, TaskOrder, TaskReport, WorkerSetup
+from thresher.runtime.payload import INLINE_BYTES, EncodeError, Payload, encode, spill
+from thresher.runtime.stage_call import TaskAborted
+from thresher.runtime.wire import Channel, PeerGone
+from thresher.runtime.worker import SetupFailed, Worker, set_up_node
+
+NO_LIMIT = -1
+FLUSH_EVERY_S = 0.005
+"""Results of tiny tasks wait at most so long for company."""
+LOOK_EVERY_S = 0.001
+"""Messages are looked for at most so often while an order runs."""
+TELL_EVERY_S = 0.5
+"""How often a long task tells its counts."""
+
+
+@dataclass(eq=False)
+class _Call:
+    """One call of an op: waiting, running or parked."""
+
+    op: int
+    tasks: list[msg.TaskIn]
+    unit: Unit
+    done: frozenset[str]
+    credit: int
+    order: TaskOrder | None = None
+    flow: Iterator[Produced] | None = None
+    outputs: list[list[msg.Output]] = field(default_factory=list)
+    """What was emitted and not told yet, for each task."""
+    told_at: float = 0.0
+
+
+class WorkerProcess:
+    """The loop of a worker."""
+
+    def __init__(self, channel: Channel[msg.ToWorker], worker: Worker, arena: OwnArena, spill_to: str = "") -> None:
+        self._channel = channel
+        self._worker = worker
+        self._arena = arena
+        self._spill_to = spill_to
+        self._spilled = 0
+        self._reader = Reader()
+        self._reader.add(arena.number, arena.map)
+        self._memory = MemoryKeeper()
+        self._waiting: deque[_Call] = deque()
+        self._parked: dict[int, _Call] = {}
+        self._running: _Call | None = None
+        self._told: list[msg.Told] = []
+        self._stopping = False
+        self._looked_at = 0.0
+        self._flushed_at = 0.0
+        self._handlers: dict[type, Any] = {
+            msg.Run: self._take_run,
+            msg.Credit: self._take_credit,
+            msg.GoOn: self._take_go_on,
+            msg.GiveBack: self._take_back,
+            msg.Publish: self._publish,
+            msg.Free: self._free,
+            msg.OpenArena: lambda m: self._reader.add(m.arena, self._channel.take_fd()),
+            msg.DropArena: lambda m: self._reader.drop(m.arena),
+            msg.Stop: self._stop,
+        }
+
+    def serve(self) -> None:
+        """Until the driver says so, or is gone."""
+        while not self._stopping:
+            call = self._next_call()
+            if call is None:
+                self._memory.tidy()
+                self._flush()
+                self._look(wait=True)
+                continue
+            self._running = call
+            self._advance(call)
+            self._running = None
+            now = time.perf_counter()
+            self._memory.after_call(now, self._reader.held_bytes)
+            if now - self._looked_at > LOOK_EVERY_S:
+                self._breathe(now)
+
+    def end(self) -> None:
+        """Close what is unfinished and tear the stages down."""
+        for call in self._parked.values():
+            self._drop(call)
+        self._worker.teardown()
+        self._flush()
+
+    # -- messages -----------------------------------------------------------------------------------------------------
+
+    def _look(self, *, wait: bool) -> None:
+        for message in self._channel.receive(wait=wait):
+            self._handlers[type(message)](message)
+        self._looked_at = time.perf_counter()
+
+    def _breathe(self, now: float) -> None:
+        self._look(wait=False)
+        if self._channel.closed:
+            raise PeerGone("the driver is gone")
+        if now - self._flushed_at > FLUSH_EVERY_S:
+            self._flush()
+
+    def _say(self, message: Any) -> None:
+        self._say_done()
+        self._channel.queue(message)
+
+    def _say_done(self) -> None:
+        if self._told:
+            self._channel.queue(msg.Done(self._told))
+            self._told = []
+
+    def _flush(self) -> None:
+        self._say_done()
+        ended = self._reader.ended()
+        if ended:
+            self._channel.queue(msg.Returned(ended))
+        if self._channel.has_unsent:
+            self._channel.flush()
+        self._flushed_at = time.perf_counter()
+
+    def _take_run(self, message: msg.Run) -> None:
+        op = self._worker.plan.ops[message.op]
+        size = 1 if op.reads or op.writes else op.batch_size
+        done = frozenset(message.done)
+        for start in range(0, len(message.tasks), size):
+            tasks = message.tasks[start : start + size]
+            # The results of one call cannot wait inside it, so a call for several tasks never parks.
+            credit = tasks[0].credit if len(tasks) == 1 else NO_LIMIT
+            self._waiting.append(_Call(message.op, tasks, message.units[tasks[0].unit], done, credit))
+
+    def _take_credit(self, message: msg.Credit) -> None:
+        call = self._parked.pop(message.task, None)
+        if call is not None:
+            call.credit = max(0, call.credit) + message.credit
+            self._waiting.append(call)
+            return
+        for call in (*self._waiting, *([self._running] if self._running else [])):
+            if call.tasks[0].task == message.task and call.credit != NO_LIMIT:
+                call.credit += message.credit
+
+    def _take_go_on(self, message: msg.GoOn) -> None:
+        call = self._parked.pop(message.task)
+        call.credit = message.credit
+        self._waiting.append(call)
+
+    def _take_back(self, message: msg.GiveBack) -> None:
+        gone = set(message.tasks)
+        for task in message.tasks:
+            call = self._parked.pop(task, None)
+            if call is not None:
+                self._drop(call)
+        kept: deque[_Call] = deque()
+        for call in self._waiting:
+            if call.tasks[0].task in gone:
+                self._drop(call)
+            else:
+                kept.append(call)
+        self._waiting = kept
+        if message.unit:
+            self._worker.discard(message.unit, message.epoch)
+
+    def _free(self, message: msg.Free) -> None:
+        for offset in message.offsets:
+            self._arena.free(offset)
+
+    def _stop(self, message: msg.Stop) -> None:
+        self._stopping = True
+
+    def _publish(self, message: msg.Publish) -> None:
+        try:
+            self._worker.commit(message.unit, message.epoch, message.tally)
+        except Exception as error:
+            text = str(error) if isinstance(error, OSError | ThresherError) else traceback.format_exc()
+            self._say(msg.NotPublished(message.unit.id, message.epoch, text, not isinstance(error, ThresherError)))
+        else:
+            self._say(msg.Published(message.unit.id, message.epoch))
+        self._flush()
+
+    # -- running ------------------------------------------------------------------------------------------------------
+
+    def _next_call(self) -> _Call | None:
+        """The first in the queue whose op has no parked generator: a stage is never entered twice."""
+        if not self._parked:
+            return self._waiting.popleft() if self._waiting else None
+        busy = {call.op for call in self._parked.values()}
+        for place, call in enumerate(self._waiting):
+            if call.op not in busy or call.flow is not None:
+                del self._waiting[place]
+                return call
+        return None
+
+    def _advance(self, call: _Call) -> None:
+        try:
+            if call.flow is None:
+                call.flow = self._start(call)
+            for produced in call.flow:
+                now = time.perf_counter()
+                if produced.task is not None or produced.closes:
+                    self._emit(call, produced)
+                    if call.credit == 0:
+                        self._park(call)
+                        return
+                if now - self._looked_at > LOOK_EVERY_S:
+                    self._tell(call, now)
+                    self._breathe(now)
+            self._finish(call)
+        except PeerGone:
+            raise
+        except TaskAborted as error:
+            self._fail(call, "aborted", str(error), fatal=False)
+        except (SetupFailed, OSError, ThresherError, EncodeError) as error:
+            self._fail(call, type(error).__name__, str(error), fatal=True)
+        except Exception as error:  # a bug of ours or of a reader: tried again, elsewhere if need be
+            self._fail(call, type(error).__name__, traceback.format_exc(), fatal=False)
+
+    def _start(self, call: _Call) -> Iterator[Produced]:
+        tasks = [self._reader.open(task.payload) for task in call.tasks if task.payload is not None]
+        call.order = TaskOrder(call.op, call.unit, call.tasks[0].epoch, tasks, call.done)
+        call.outputs = [[] for _ in call.tasks]
+        call.told_at = time.perf_counter()
+        return self._worker.start(call.order)
+
+    def _emit(self, call: _Call, produced: Produced) -> None:
+        payload, items = None, 0
+        if produced.task is not None:
+            payload = self._store(produced.task)
+            items = produced.task.num_items if self._worker.plan.ops[call.op].next is None else 0
+        call.outputs[produced.parent].append(msg.Output(payload, produced.unit, produced.closes, items))
+        if payload is None:
+            return
+        if call.credit != NO_LIMIT:
+            # The next batch will be about as large: with less than half of that left it would be mostly debt.
+            left = call.credit - payload.nbytes
+            call.credit = left if left > payload.nbytes // 2 else 0
+        if call.credit and not payload.data:
+            self._tell(call, self._flushed_at, at_once=True)
+
+    def _store(self, task: Any) -> Payload:
+        encoded = encode(task)
+        if encoded.nbytes < INLINE_BYTES:
+            return encoded.inline()
+        if self._spill_to:
+            self._spilled += 1
+            return spill(encoded, os.path.join(self._spill_to, f"payload-{self._arena.number}-{self._spilled}"))
+        return self._arena.put(encoded)
+
+    def _tell(self, call: _Call, now: float, *, at_once: bool = False) -> None:
+        """Say what a task has emitted, while it runs: a large batch at once, small ones and bare counts now and then."""
+        if len(call.tasks) > 1:
+            return
+        if not at_once and now - call.told_at < (FLUSH_EVERY_S if call.outputs[0] else TELL_EVERY_S):
+            return
+        self._say(msg.Progress(self._told_of(call, self._report(call))[0]))
+        call.told_at = time.perf_counter()
+        self._flush()
+
+    def _report(self, call: _Call) -> list[TaskReport]:
+        assert call.order is not None
+        return self._worker.report(call.order)
+
+    def _told_of(self, call: _Call, reports: list[TaskReport]) -> list[msg.Told]:
+        told = [
+            msg.Told(task.task, outputs, report.tally, report.busy_s, report.quarantined)
+            for task, outputs, report in zip(call.tasks, call.outputs, reports, strict=True)
+        ]
+        call.outputs = [[] for _ in call.tasks]
+        return told
+
+    def _park(self, call: _Call) -> None:
+        self._parked[call.tasks[0].task] = call
+        self._say(msg.Parked(self._told_of(call, self._report(call))[0]))
+        self._flush()
+
+    def _finish(self, call: _Call) -> None:
+        assert call.order is not None
+        self._told.extend(self._told_of(call, self._worker.finish(call.order)))
+        large = call.unit.nbytes if not call.order.tasks else 0
+        self._forget(call)
+        if large >= INLINE_BYTES:
+            self._flush()
+
+    def _fail(self, call: _Call, error: str, text: str, *, fatal: bool) -> None:
+        self._drop(call)
+        self._say(msg.Failed([task.task for task in call.tasks], error, text, fatal))
+        self._flush()
+
+    def _drop(self, call: _Call) -> None:
+        """Give up a call, whatever state it is in."""
+        if call.order is None:
+            for task in call.tasks:
+                if task.payload is not None:
+                    self._reader.give_up(task.payload)
+            return
+        self._worker.forget(call.order)
+        for outputs in call.outputs:
+            for output in outputs:
+                if output.payload is not None and output.payload.arena == self._arena.number:
+                    self._arena.free(output.payload.offset)
+        self._forget(call)
+
+    def _forget(self, call: _Call) -> None:
+        """Let go of everything that a call looked at, so that leases end."""
+        flow, call.flow, call.order, call.outputs = call.flow, None, None, []
+        close = getattr(flow, "close", None)
+        if close is not None:
+            close()
+
+
+# -- starting --------------------------------------------------------------------------------------------------------------
+
+
+def run_worker(request: msg.Fork, sock: socket.socket, arena_fd: int, setup: Any, error: str) -> None:
+    """The life of a worker process, from its fork to its end."""
+    channel: Channel[msg.ToWorker] = Channel(sock, msg.ToWorker)
+    _settle_in(request.worker)
+    worker: Worker | None = None
+    if not error:
+        worker, error = _make_worker(request, setup)
+    if worker is None:
+        channel.queue(msg.CannotStart(error))
+        channel.flush()
+        return
+    channel.queue(msg.Started())
+    channel.flush()
+    process = WorkerProcess(channel, worker, OwnArena(request.worker, arena_fd, request.keep_bytes), request.spill_to)
+    try:
+        process.serve()
+        process.end()
+    except PeerGone:
+        worker.teardown()
+    sys.stdout.flush()
+    sys.stderr.flush()
+
+
+def _make_worker(request: msg.Fork, setup: WorkerSetup) -> tuple[Worker | None, str]:
+    metadata = WorkerMetadata(worker_id=str(request.worker), rank=request.rank, num_workers=request.num_workers)
+    worker = Worker(dataclasses.replace(setup, metadata=metadata))
+    if request.op is None:
+        return worker, ""
+    try:
+        worker.prepare(worker.plan.ops[request.op])
+    except SetupFailed as failed:
+        worker.teardown()
+        return None, str(failed)
+    return worker, ""
+
+
+def _settle_in(number: int) -> None:
+    """What a fork leaves to be done."""
+    import faulthandler
+
+    from thresher.runtime.zygote import name_process
+
+    name_process(f"thresher-w{number}")
+    faulthandler.enable()
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # a text file, as Python opened it
+    random = sys.modules.get("numpy.random")
+    if random is not None:
+        random.seed()  # forked siblings would draw the same numbers; Python's own generator sees to that itself
+
+
+def set_up_node_apart(setup: WorkerSetup) -> str:
+    """Run `setup_on_node` in a process of its own, so that the zygote stays single-threaded; the error, if any."""
+    if not any(overrides(stage, "setup_on_node") for stage in setup.plan.stages):
+        return ""
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        status = 0
+        try:
+            set_up_node(setup.plan)
+        except BaseException:
+            status = 1
+            with open(writing, "w", encoding="utf-8", errors="replace") as pipe:
+                pipe.write(traceback.format_exc())
+        sys.stdout.flush()
+        os._exit(status)
+    os.close(writing)
+    with open(reading, encoding="utf-8") as pipe:
+        text = pipe.read()
+    _, status = os.waitpid(pid, 0)
+    return "" if status == 0 else text or f"setup_on_node ended with status {os.waitstatus_to_exitcode(status)}"

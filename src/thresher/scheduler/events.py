@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a cluster reports. Events are all a scheduler ever learns; time, sizes and ids arrive inside them.
+
+Rules a cluster keeps:
+- A worker handles Dispatch, Resume and Commit in the order they were sent, except that a task waits while its op
+  has a parked generator in that worker.
+- Events of one worker arrive in the order they happened, and none arrives after its WorkerLost.
+- Ids of emitted tasks are positive and never used twice in a run. Root tasks of units have negative ids, given by the
+  scheduler.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from thresher.scheduler.model import UnitSpec
+
+
+class Emitted(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """One batch that a task emitted: a new task of the next op."""
+
+    task: int  # id of the new task; 0: no payload, the entry only says that `unit` closes
+    nbytes: int = 0  # size of its payload
+    unit: str = ""  # unit it belongs to; "": the unit of the task that emitted it (a stream always names one)
+    order: tuple[int, int] = (0, 0)  # place of `unit` in input order, where `unit` is named
+    closes: bool = False  # a stream will emit nothing more for `unit`
+
+
+class Event(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="event", tag=True):
+    """Base of all events; in the log the class name stands under "event"."""
+
+
+class UnitsListed(Event, frozen=True, gc=False, omit_defaults=True):
+    """Units were found. Listing may go on while work runs."""
+
+    units: tuple[UnitSpec, ...]  # the new ones
+    more: bool = False  # whether another UnitsListed follows
+
+
+class WorkerReady(Event, frozen=True, gc=False, omit_defaults=True):
+    """A worker is set up and takes tasks."""
+
+    worker: int  # id from StartWorker
+    node: str = ""  # where it runs
+
+
+class WorkerSetupFailed(Event, frozen=True, gc=False, omit_defaults=True):
+    """A worker could not set up its stages and has ended."""
+
+    worker: int  # id from StartWorker
+    message: str = ""  # why, for people
+
+
+class WorkerLost(Event, frozen=True, gc=False, omit_defaults=True):
+    """A worker is gone: crashed, killed, hung. Nothing more comes from it."""
+
+    worker: int  # id from StartWorker
+    reason: str = ""  # why, for people
+
+
+class NodeJoined(Event, frozen=True, gc=False, omit_defaults=True):
+    """A machine became available."""
+
+    node: str  # its name
+
+
+class NodeLost(Event, frozen=True, gc=False, omit_defaults=True):
+    """A machine is gone, and every worker on it."""
+
+    node: str  # its name
+    reason: str = ""  # why, for people
+
+
+class TaskEmitted(Event, frozen=True, gc=False, omit_defaults=True):
+    """A running task emitted something and goes on."""
+
+    task: int  # the running task
+    worker: int  # where it runs
+    outputs: tuple[Emitted, ...]  # in the order they were emitted
+    tally: Any = None  # the driver's own data, not read here
+
+
+class TaskParked(Event, frozen=True, gc=False, omit_defaults=True):
+    """A generator has used its credit and waits inside its worker for a Resume."""
+
+    task: int  # the task
+    worker: int  # where it is parked
+    outputs: tuple[Emitted, ...] = ()  # what it emitted since the last report
+    tally: Any = None  # the driver's own data, not read here
+
+
+class TaskDone(Event, frozen=True, gc=False, omit_defaults=True):
+    """A task ended well."""
+
+    task: int  # the task
+    worker: int  # where it ran
+    outputs: tuple[Emitted, ...] = ()  # what it emitted since the last report
+    busy_s: float = 0.0  # time it ran, all turns together
+    tally: Any = None  # the driver's own data, not read here
+
+
+class TaskFailed(Event, frozen=True, gc=False, omit_defaults=True):
+    """A task ended with an error; its worker is still good."""
+
+    task: int  # the task
+    worker: int  # where it ran
+    error: str = ""  # kind of error
+    message: str = ""  # text for people
+    fatal: bool = False  # trying again is pointless: the run fails
+    tally: Any = None  # the driver's own data, not read here
+
+
+class PayloadLost(Event, frozen=True, gc=False, omit_defaults=True):
+    """The payload of a task that waits or runs can no longer be read."""
+
+    task: int  # the task
+
+
+class UnitCommitted(Event, frozen=True, gc=False, omit_defaults=True):
+    """A unit is recorded as done. Final, whatever epoch it was committed under."""
+
+    unit: str  # its id
+    epoch: int = 0  # the epoch that was committed
+    tally: Any = None  # the driver's own data, not read here
+
+
+class CommitFailed(Event, frozen=True, gc=False, omit_defaults=True):
+    """A Commit could not be performed; nothing of the unit is visible."""
+
+    unit: str  # its id
+    epoch: int = 0  # the epoch of the Commit
+    message: str = ""  # text for people
+    retryable: bool = True  # False: the run fails at once
+
+
+class MemorySample(Event, frozen=True, gc=False, omit_defaults=True):
+    """Memory of the whole run, measured."""
+
+    used_bytes: int  # in use now
+    limit_bytes: int  # the ceiling; 0: none
+
+
+class Tick(Event, frozen=True, gc=False, omit_defaults=True):
+    """Time has passed."""
+
+    t: float  # seconds since the start of the attempt
+
+
+class StopRequested(Event, frozen=True, gc=False, omit_defaults=True):
+    """The run shall end early, in an orderly way."""
+
+    reason: str = ""  # why, for people
+
+
+AnyEvent = (
+    UnitsListed
+    | WorkerReady
+    | WorkerSetupFailed
+    | WorkerLost
+    | NodeJoined
+    | NodeLost
+    | TaskEmitted
+    | TaskParked
+    | TaskDone
+    | TaskFailed
+    | PayloadLost
+    | UnitCommitted
+    | CommitFailed
+    | MemorySample
+    | Tick
+    | StopRequested
+)

@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What holds after every step. `check` costs time in proportion to the state: for tests and debugging."""
+
+from __future__ import annotations
+
+from thresher.scheduler.dispatch import GENERATORS
+from thresher.scheduler.lineage import first_leaf, subtree
+from thresher.scheduler.state import (
+    COMMITTING,
+    DONE,
+    HELD,
+    OPEN,
+    PARKED,
+    READY,
+    RUNNING,
+    UP,
+    VOID,
+    State,
+    Task,
+    Unit,
+    Worker,
+)
+from thresher.scheduler.step import Scheduler
+
+
+class BrokenInvariant(AssertionError):
+    """The scheduler's books do not agree; the message tells the story of the task or unit concerned."""
+
+
+def check(scheduler: Scheduler) -> None:
+    """Raise BrokenInvariant if any book disagrees with another."""
+    state = scheduler.state
+    if state.over:
+        return
+    check_places(state)
+    check_bytes(state)
+    for worker in state.workers.values():
+        check_worker(state, worker)
+    check_units(state)
+
+
+def require(holds: bool, message: str) -> None:
+    """Raise unless it holds."""
+    if not holds:
+        raise BrokenInvariant(message)
+
+
+def check_places(state: State) -> None:
+    """Every task is in exactly one place, and in the tree of its unit unless a sink has it or its epoch is over."""
+    in_trees = {task.id: task for unit in state.units.values() for task in subtree(unit) if task.state != DONE}
+    ready = {id(task) for op in state.ops if not op.ordered for _, task in op.ready if task.state == READY}
+    for task in state.tasks.values():
+        story = task.story()
+        on_worker = task.worker is not None and task in task.worker.queue
+        parked = task.worker is not None and task.id in task.worker.parked
+        require(on_worker == (task.state in (RUNNING, VOID)), f"queue and state disagree: {story}")
+        require(parked == (task.state == PARKED), f"parked and state disagree: {story}")
+        require((id(task) in ready) == (task.state == READY), f"ready and state disagree: {story}")
+        if task.state == VOID:
+            require(task.id not in in_trees, f"an old epoch is still in the tree: {story}")
+            continue
+        require(task.epoch == task.unit.epoch, f"a task of an old epoch lives on: {story}")
+        sinking = task.id in task.unit.sinking
+        require(sinking != (task.id in in_trees), f"a task must be in the tree or in the sink: {story}")
+        require(not sinking or (task.op.ordered and task.state == RUNNING), f"not a sink's task: {story}")
+    for task in in_trees.values():
+        require(state.tasks.get(task.id) is task, f"in the tree, but forgotten: {task.story()}")
+    for op in state.ops:
+        live = sum(1 for task in state.tasks.values() if task.op is op and task.state != VOID)
+        require(op.live == live, f"op {op.spec.name!r} counts {op.live} tasks, there are {live}")
+        if op.ordered:
+            queued = len({id(u) for key, u in op.ready if u.eligible and u.key is key and u.sink_worker is None})
+        else:
+            queued = len({id(task) for _, task in op.ready if task.state == READY})
+        require(op.nready == queued, f"op {op.spec.name!r} counts {op.nready} ready, there are {queued}")
+        seats = sum(1 for worker in state.workers.values() if op.index in worker.ops)
+        require(op.seats == seats, f"op {op.spec.name!r} counts {op.seats} seats, there are {seats}")
+
+
+def check_bytes(state: State) -> None:
+    """The sums of bytes agree, and only excess goes beyond the budget."""
+    payloads = [task for task in state.tasks.values() if task.id > 0]
+    used = sum(task.nbytes for task in payloads)
+    reserved = sum(task.reserve for task in state.tasks.values())
+    excess = sum(task.excess for task in payloads)
+    excess += sum(task.reserve for task in state.tasks.values() if task.exempt)
+    require(state.used == used, f"used is {state.used}, live payloads have {used}")
+    require(state.payloads == len(payloads), f"{state.payloads} payloads are counted, {len(payloads)} live")
+    require(state.reserved == reserved, f"reserved is {state.reserved}, tasks hold {reserved}")
+    require(state.excess == excess, f"excess is {state.excess}, tasks hold {excess}")
+    for task in state.tasks.values():
+        require(task.reserve == 0 or task.state in (RUNNING, VOID), f"a reserve without use: {task.story()}")
+    if not state.spec.barrier:
+        total, budget = state.used + state.reserved - state.excess, state.spec.budget_bytes
+        require(total <= budget, f"{total} bytes were given ordinary credit, the budget is {budget}")
+
+
+def check_worker(state: State, worker: Worker) -> None:
+    """No worker holds more than it may."""
+    name = f"worker {worker.id}"
+    tasks = [item for item in worker.queue if isinstance(item, Task)]
+    groups = len({id(task.group) for task in tasks})
+    require(worker.groups == groups <= state.spec.depth, f"{name} counts {worker.groups} groups and holds {groups}")
+    require(len(worker.parked) <= GENERATORS, f"{name} has {len(worker.parked)} parked tasks")
+    parked = [task.op.index for task in worker.parked.values()]
+    require(len(set(parked)) == len(parked), f"{name} has two parked tasks of one op: {parked}")
+    for task in tasks:
+        require(task.op.index not in parked, f"{name} holds a task behind a parked one of its op: {task.story()}")
+        require(task.op.pool is worker.pool, f"{name} holds a task that is not for it: {task.story()}")
+    held: dict[int, int] = {}
+    for task in tasks + list(worker.parked.values()):
+        if task.op.tracked:
+            held[task.op.index] = held.get(task.op.index, 0) + 1
+    require(held == worker.ops, f"{name} counts {worker.ops} tasks by op and holds {held}")
+    for level, free in enumerate(worker.pool.free):
+        listed = worker.id in free
+        require(listed == (worker.state == UP and worker.groups == level), f"{name} is wrongly listed at {level}")
+
+
+def check_units(state: State) -> None:
+    """Every unit is in progress for a reason, and only its first leaf waits for the sink."""
+    unfinished = 0
+    for unit in state.units.values():
+        if unit.state in (OPEN, COMMITTING):
+            unfinished += 1
+        if unit.state == OPEN:
+            check_open_unit(unit)
+        require(unit.name not in state.committed, f"unit {unit.name!r} is committed and in progress")
+    require(
+        state.unfinished == unfinished, f"{state.unfinished} units are counted as unfinished, there are {unfinished}"
+    )
+    commits = sum(1 for unit in state.units.values() if unit.state == COMMITTING)
+    require(state.commits == commits, f"{state.commits} commits are counted, {commits} are under way")
+    running = sum(1 for w in state.workers.values() for item in w.queue if isinstance(item, Task))
+    require(state.running == running, f"{state.running} tasks are counted as running, there are {running}")
+
+
+def check_open_unit(unit: Unit) -> None:
+    """An open unit has something to do, or waits for its stream."""
+    if unit.first is None and not unit.sinking and unit.closed:
+        raise BrokenInvariant(f"unit {unit.name!r} has nothing to do and is not committed")
+    leaf = first_leaf(unit)
+    if leaf is not None and leaf.state == HELD:
+        require(unit.eligible or not leaf.op.ordered, f"nothing earlier can come, but it is held: {leaf.story()}")
+    if unit.sink_worker is not None:
+        require(unit.sink_worker.units.get(unit.name) is unit, f"unit {unit.name!r} and its sink worker disagree")

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The lineage tree of a unit: which of its tasks comes first, and when nothing earlier can still come.
+
+A node stays in the tree until its task is done and all its children are gone; a task that an ordered sink has taken
+leaves at once. So the first leaf, depth first, is always the earliest thing of the unit that is still to be done:
+children come before the rest of their parent.
+"""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+
+from thresher.scheduler.state import DONE, State, Task, Unit
+
+
+def link(state: State, parent: Task | Unit, task: Task) -> None:
+    """Put a new task behind its older siblings."""
+    task.parent = parent
+    last = parent.last
+    task.prev = last
+    if last is None:
+        parent.first = task
+    else:
+        last.next = task
+    parent.last = task
+    unit = task.unit
+    if not unit.listed:
+        unit.listed = True
+        heappush(state.oldest_units, (unit.key, unit))
+
+
+def unlink(task: Task) -> None:
+    """Take a task that has no children out of the tree, and with it each ancestor that was only waiting for it."""
+    node = task
+    while True:
+        parent = node.parent
+        before, after = node.prev, node.next
+        if before is None:
+            parent.first = after  # type: ignore[union-attr]  # a linked node has a parent
+        else:
+            before.next = after
+        if after is None:
+            parent.last = before  # type: ignore[union-attr]  # a linked node has a parent
+        else:
+            after.prev = before
+        node.parent = node.prev = node.next = None
+        if parent.__class__ is not Task or parent.first is not None or parent.state != DONE:
+            return
+        node = parent
+
+
+def first_leaf(node: Task | Unit) -> Task | None:
+    """The first task below a unit in lineage order, or None if the unit has none now."""
+    leaf = node.first
+    if leaf is None:
+        return None
+    while leaf.first is not None:
+        leaf = leaf.first
+    return leaf
+
+
+def oldest_task(state: State) -> Task | None:
+    """The first task of all units in lineage order: the one that may always run, so that nothing deadlocks."""
+    heap = state.oldest_units
+    while heap:
+        key, unit = heap[0]
+        if unit.first is not None and unit.key is key:
+            return first_leaf(unit)
+        heappop(heap)
+        if unit.key is key:
+            unit.listed = False
+    return None
+
+
+def subtree(node: Task | Unit) -> list[Task]:
+    """Every task below a node, in lineage order."""
+    found: list[Task] = []
+    stack = [node.first]
+    while stack:
+        task = stack.pop()
+        if task is None:
+            continue
+        found.append(task)
+        stack.append(task.next)
+        stack.append(task.first)
+    return found

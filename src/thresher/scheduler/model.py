@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The frozen specs a scheduler is built from: ops, units and the run.
+
+An *op* is a fused group of stages that runs as one worker call. Ops form chains through `next`: a unit enters at
+its `entry` op, each op's outputs are tasks of its `next` op, and the chain ends in a sink or at the driver.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+NO_LIMIT = -1
+"""Credit of a task that never has to park: it emits nothing, its outputs are not accounted, or it must run through."""
+
+
+class IllegalEvent(ValueError):
+    """An event that cannot happen in this state, for example the end of a task that no worker holds."""
+
+
+class OpSpec(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, kw_only=True):
+    """A fused group of stages: what one worker call runs."""
+
+    index: int  # place in RunSpec.ops
+    name: str  # for messages and reports
+    stages: tuple[str, ...] = ()  # names of the stages inside, in order
+    next: int | None = None  # op that takes the outputs; None: a sink, or outputs go to the driver as results
+    source: bool = False  # entry op: its tasks are whole units (or streams)
+    sink: bool = False  # ends in a writer: emits nothing, and finishing a unit needs a Commit
+    ordered: bool = False  # a sink fed by another op: takes a unit's tasks in lineage order, all on one worker
+    dedicated_workers: int | None = None  # workers of its own; None: any shared worker
+    batch_size: int = 1  # tasks per call
+    max_attempts: int = 3  # how often a task may be blamed for a failure before the run fails
+    output_bytes: int = 1_000_000  # first guess of the bytes of one emitted batch, corrected by measured sizes
+    cpus: float = 1.0  # CPUs of one call in a shared worker
+
+
+class UnitSpec(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """A piece of input that is committed, retried and resumed as a whole."""
+
+    unit: str  # its id
+    order: tuple[int, int]  # place in input order: file index, block
+    entry: int  # index of the source op it enters at
+    nbytes: int = 0  # size of the input, for reports
+    stream: bool = False  # a file that is cut into other units while it is read; never committed itself
+
+
+class RunSpec(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, kw_only=True):
+    """Everything a scheduler knows before the first event. With the events it determines every action."""
+
+    ops: tuple[OpSpec, ...]  # every op, at its index
+    shared_workers: int  # workers that run any op without workers of its own
+    budget_bytes: int  # ceiling for payloads in flight
+    window_batches: int = 2  # batches in flight per shared worker before sources wait
+    depth: int = 2  # groups of tasks a worker may hold: the current one and what is prefetched
+    barrier: bool = False  # each op finishes before the next one starts (execution_mode="batch"); no credit limits
+    group_tasks: int = 64  # most tasks in one Dispatch
+    group_s: float = 0.010  # expected time that a group of tiny tasks may take
+    group_bytes: int = 1_000_000  # bytes that a group of tiny tasks may emit
+    prefetch_s: float = 0.020  # a shared worker prefetches only tasks that are shorter than this
+    setup_attempts: int = 3  # failed worker starts in a row, per op, before the run fails
+    memory_high: float = 0.9  # share of the memory limit at which new units wait
+    memory_low: float = 0.8  # share at which they may start again
+
+    def __post_init__(self) -> None:
+        for index, op in enumerate(self.ops):
+            check_op(self, index, op)
+        if any(op.dedicated_workers is None for op in self.ops) and self.shared_workers < 1:
+            raise ValueError(f"shared_workers is {self.shared_workers}, but ops without workers of their own need >= 1")
+        if self.depth < 1:
+            raise ValueError(f"depth is {self.depth}; a worker must be able to hold at least 1 group")
+
+
+def check_op(spec: RunSpec, index: int, op: OpSpec) -> None:
+    """Raise ValueError if the op cannot stand at this place of the run."""
+    where = f"op {op.index} {op.name!r}"
+    if op.index != index:
+        raise ValueError(f"{where} stands at place {index} of RunSpec.ops; give every op its own place as index")
+    if op.sink and op.next is not None:
+        raise ValueError(f"{where} is a sink and has next={op.next}; a sink emits nothing, so leave next out")
+    if op.ordered != (op.sink and not op.source):
+        raise ValueError(f"{where} has ordered={op.ordered}; exactly the sinks that another op feeds are ordered")
+    if op.batch_size < 1 or op.max_attempts < 1:
+        raise ValueError(f"{where} has batch_size={op.batch_size}, max_attempts={op.max_attempts}; both must be >= 1")
+    if op.dedicated_workers is not None and op.dedicated_workers < 1:
+        raise ValueError(f"{where} has dedicated_workers={op.dedicated_workers}; give None (shared) or at least 1")
+    if op.next is not None:
+        if not index < op.next < len(spec.ops):
+            raise ValueError(f"{where} has next={op.next}; legal is a later op, {index + 1} to {len(spec.ops) - 1}")
+        if spec.ops[op.next].source:
+            raise ValueError(f"{where} has next={op.next}, which is a source; sources only take units")

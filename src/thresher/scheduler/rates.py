@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is measured about an op: how long a task takes and how large an emitted batch is."""
+
+from __future__ import annotations
+
+from thresher.scheduler.model import RunSpec
+from thresher.scheduler.state import Op, State, chain
+
+TIME_WEIGHT = 0.2  # weight of the newest time in the average
+SIZE_DECAY = 8  # a size above the estimate counts at once; below, 1/8 of the difference
+
+
+def saw_time(state: State, op: Op, busy_s: float) -> None:
+    """Take the time of a finished task into the average, and derive how many such tasks make a group."""
+    before = op.average_s
+    average = busy_s if before < 0 else before + TIME_WEIGHT * (busy_s - before)
+    op.average_s = average
+    spec = state.spec
+    group = spec.group_tasks if average * spec.group_tasks <= spec.group_s else max(1, int(spec.group_s / average))
+    if group != op.group:
+        op.group = group
+        set_window(state)
+
+
+def saw_size(op: Op, nbytes: int) -> None:
+    """Take the size of an emitted batch into the estimate: quickly up, so that credits fit, slowly down."""
+    estimate = op.estimate
+    if nbytes > estimate:
+        op.estimate = nbytes
+    elif nbytes < estimate:
+        op.estimate = estimate - (estimate - nbytes + SIZE_DECAY - 1) // SIZE_DECAY or 1
+    else:
+        return
+    set_credit(op)
+
+
+def set_credit(op: Op) -> None:
+    """Two batches where the limit leaves room for several such tasks: most generators then end without parking."""
+    op.credit = 2 * op.estimate if 8 * op.estimate <= op.limit else op.estimate
+
+
+def set_window(state: State) -> None:
+    """Batches in flight at which each source waits: some for each worker; whole groups where all tasks are tiny."""
+    spec = state.spec
+    batches = spec.window_batches * spec.shared_workers
+    for op in state.ops:
+        if op.spec.dedicated_workers is not None:
+            batches += spec.depth * op.spec.dedicated_workers * op.spec.batch_size
+    for source in state.ops:
+        if source.source:
+            group = min(tiny_group(spec, op) for op in chain(source))
+            source.window = batches * max(group, max(op.spec.batch_size for op in chain(source))) + state.window_growth
+
+
+def tiny_group(spec: RunSpec, op: Op) -> int:
+    """Tasks of this op that are tiny together, in time and in what they emit."""
+    return min(op.group, max(1, spec.group_bytes // op.estimate)) if op.emits else op.group

@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From bytes to records: finds the lines of a chunk and checks that each is a JSON object in valid UTF-8.
+
+The check decodes nothing: fields are decoded later, by the stages that ask for them. The bytes of a line are kept as they came,
+without the line feed; a carriage return before it, or white space around the object, stays part of the line, so that a record
+that nothing changes is written as it was.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from thresher.core.batch import DocumentBatch, FailedRows
+from thresher.core.json_records import split_object
+from thresher.core.records import RawLines, RecordIds, Rows
+from thresher.core.task import RawChunk
+from thresher.stages.io.lines import record_spans
+
+
+class _AnyObject(msgspec.Struct, gc=False):
+    """Any JSON object: its fields are checked and passed over."""
+
+
+_CHECK = msgspec.json.Decoder(_AnyObject).decode
+
+Source = tuple[str, str]
+"""The prefix of record ids and the path of a file."""
+
+
+def parse_chunk(chunk: RawChunk, fields: Sequence[str] | None = None) -> DocumentBatch:
+    """The records of a chunk; lines that are none are set aside with their reason and place."""
+    buffer = chunk.data
+    view = memoryview(buffer)
+    starts, ends = record_spans(view)
+    failed: list[FailedRows] = []
+    if not (_all_objects(view, starts, ends) and is_utf8(view)):
+        bad = _find_bad_lines(view, starts, ends)
+        if bad:
+            failed = _set_aside(bad, view, (starts, ends), chunk)
+            good = np.ones(len(starts), dtype=bool)
+            good[list(bad)] = False
+            starts, ends = starts[good], ends[good]
+    raw = RawLines(buffer, starts, ends)
+    if fields is not None:
+        raw = RawLines.join([keep_fields(line, frozenset(fields)) for line in raw.lines()])
+    batch = DocumentBatch.from_lines(raw, RecordIds((chunk.source,), chunk.offset + starts), chunk.dataset_name)
+    batch._failed.extend(failed)
+    return batch
+
+
+def is_utf8(view: memoryview) -> bool:
+    """Whether a buffer is valid UTF-8, decided by Arrow without making a text of it."""
+    offsets = pa.py_buffer(np.array([0, len(view)], dtype=np.int64))
+    try:
+        pa.Array.from_buffers(pa.large_string(), 1, [None, offsets, pa.py_buffer(view)]).validate(full=True)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def _all_objects(view: memoryview, starts: Rows, ends: Rows) -> bool:
+    check = _CHECK
+    try:
+        for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
+            check(view[start:end])
+    except (msgspec.DecodeError, RecursionError):
+        return False
+    return True
+
+
+def _find_bad_lines(view: memoryview, starts: Rows, ends: Rows) -> dict[int, tuple[str, str]]:
+    """Number of each line that is no record, with the kind of error and what is wrong."""
+    bad = {}
+    for row, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
+        fault = line_fault(view[start:end])
+        if fault is not None:
+            bad[row] = fault
+    return bad
+
+
+def line_fault(line: memoryview) -> tuple[str, str] | None:
+    """Kind of error and explanation for a line that is not a JSON object in valid UTF-8."""
+    raw = bytes(line)
+    if b"\0" in raw:
+        return "nul-byte", f"byte {raw.index(0)} of the line is a NUL, which JSON does not allow"
+    try:
+        raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        return "invalid-utf8", f"byte {error.start} of the line is not valid UTF-8 ({error.reason})"
+    try:
+        _CHECK(raw)
+    except msgspec.ValidationError as error:
+        return "not-an-object", f"the line is JSON, but not an object ({error})"
+    except msgspec.DecodeError as error:
+        return "not-json", f"the line is not JSON ({error})"
+    except RecursionError:
+        return "too-deep", "the line is nested too deeply to be read"
+    return None
+
+
+def _set_aside(
+    bad: dict[int, tuple[str, str]], view: memoryview, spans: tuple[Rows, Rows], chunk: RawChunk
+) -> list[FailedRows]:
+    groups: dict[str, list[int]] = defaultdict(list)
+    for row, (error, _) in bad.items():
+        groups[error].append(row)
+    starts, ends = spans
+    return [
+        failed_lines(
+            error,
+            chunk.source,
+            [(chunk.offset + int(starts[row]), bad[row][1], bytes(view[starts[row] : ends[row]])) for row in rows],
+        )
+        for error, rows in groups.items()
+    ]
+
+
+def failed_lines(error: str, source: Source, lines: Sequence[tuple[int, str, bytes]]) -> FailedRows:
+    """Lines of one file that could not be read: place in the unpacked file, explanation, raw bytes."""
+    return FailedRows(
+        batch=None,
+        error=error,
+        messages=[f"{source[1]}, byte {position}: {message}" for position, message, _ in lines],
+        lines=[raw for _, _, raw in lines],
+        ids=RecordIds((source,), np.array([position for position, _, _ in lines], dtype=np.int64)),
+    )
+
+
+def failed_batch(failed: FailedRows) -> DocumentBatch:
+    """A batch that holds nothing but a failure."""
+    empty: Any = np.zeros(0, dtype=np.int64)
+    assert failed.ids is not None
+    batch = DocumentBatch.from_lines(RawLines(b"", empty, empty), RecordIds(failed.ids.sources, empty))
+    batch._failed.append(failed)
+    return batch
+
+
+def keep_fields(line: bytes | memoryview, fields: frozenset[str]) -> bytes | memoryview:
+    """A line with the named fields only, in the order of the line; as it came when it has no others."""
+    record = split_object(line)
+    if fields.issuperset(record):
+        return line
+    kept = [msgspec.json.encode(key) + b": " + bytes(value) for key, value in record.items() if key in fields]
+    return b"{" + b", ".join(kept) + b"}"

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes JSON lines. A record that nothing changed is written as it came."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, BinaryIO
+
+from thresher.core.source import FileFacts
+from thresher.stages.io.compressed_writer import COMPRESSIONS, CompressedLines
+from thresher.stages.io.file_writer import FileWriter
+from thresher.stages.io.local_file_writer import LineFile, PlainLines
+
+if TYPE_CHECKING:
+    from thresher.core.batch import DocumentBatch
+
+_CHUNK_BYTES = 4 * 2**20
+
+
+class JsonlWriter(FileWriter):
+    """Write JSON lines, one file per unit of the input."""
+
+    @classmethod
+    def legal_compressions(cls) -> Sequence[str]:
+        """All of them."""
+        return tuple(COMPRESSIONS)
+
+    def extension(self) -> str:
+        """`.jsonl`, and what the compression adds."""
+        return ".jsonl" + (COMPRESSIONS[self.compression].extension if self.compression else "")
+
+    def open_writer(self, local_path: str) -> JsonlFile:
+        """A writer for one file."""
+        return JsonlFile(self._open_lines(local_path), self.fields)
+
+    def join_parts(self, part_paths: list[str], local_path: str) -> FileFacts:
+        """The lines of all parts in one file; frames are cut anew, as if there had been no parts."""
+        lines = self._open_lines(local_path)
+        try:
+            for path in part_paths:
+                with COMPRESSIONS[self.compression].reader(path) if self.compression else open(path, "rb") as part:
+                    _copy_lines(part, lines)
+            return lines.close()
+        except BaseException:
+            lines.abort()
+            raise
+
+    def _open_lines(self, local_path: str) -> LineFile:
+        return CompressedLines(local_path, self.compression) if self.compression else PlainLines(local_path)
+
+
+class JsonlFile:
+    """The records of one unit as JSON lines."""
+
+    def __init__(self, lines: LineFile, fields: list[str] | None) -> None:
+        self._lines = lines
+        self._fields = None if fields is None else frozenset(fields)
+
+    def write(self, batch: DocumentBatch) -> None:
+        """Add the records of a batch."""
+        if not len(batch):
+            return
+        raw = batch.raw_lines
+        if raw is not None and batch.untouched and self._fields is None:
+            self._lines.write(raw.blob(), raw.ends - raw.starts + 1)
+            return
+        from thresher.core.records import RawLines
+
+        made = RawLines.join(batch.json_lines() if self._fields is None else _narrowed(batch, self._fields))
+        self._lines.write(made.blob(), made.ends - made.starts + 1)
+
+    def close(self) -> FileFacts:
+        """Finish the file."""
+        return self._lines.close()
+
+    def abort(self) -> None:
+        """Remove the file."""
+        self._lines.abort()
+
+
+def _narrowed(batch: DocumentBatch, fields: frozenset[str]) -> list[bytes | memoryview]:
+    """Every record with some of its fields; one that has no others keeps its bytes."""
+    from thresher.core.json_records import patch_line, split_object
+
+    lines = batch.json_lines()
+    for row, line in enumerate(lines):
+        surplus = frozenset(split_object(line)) - fields
+        if surplus:
+            lines[row] = patch_line(line, {}, surplus)
+    return lines
+
+
+def _copy_lines(source: BinaryIO, lines: LineFile) -> None:
+    """Hand all lines of an open file to `lines`, a few megabytes at a time."""
+    import numpy as np
+
+    rest = b""
+    while chunk := source.read(_CHUNK_BYTES):
+        chunk = rest + chunk
+        cut = chunk.rfind(b"\n") + 1
+        ends = np.flatnonzero(np.frombuffer(chunk, dtype=np.uint8)[:cut] == ord("\n"))
+        if cut:
+            lines.write(chunk[:cut], np.diff(ends, prepend=-1))
+        rest = chunk[cut:]
+    assert not rest, "a part ends with a line feed"

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads the lines that belong to a unit of JSON lines, whatever its files are packed with."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from thresher.core.filesystem import StorageOptions, file_info, is_url, open_read, read_start
+from thresher.core.source import ReadContext
+from thresher.core.unit import Piece, Unit
+from thresher.errors import InputError
+from thresher.stages.io.compression import UnpackedFile, unpack
+from thresher.stages.io.content import SNIFF_BYTES, Content, content_of
+from thresher.stages.io.lines import HEAD_BYTES, ByteSource, Cut, CutRules, Damage, LineCutter, Lines, record_spans
+from thresher.stages.io.zstd_frames import find_frames, unpack_zstd
+
+_UNREADABLE = {
+    Content.UTF16: ("utf-16", "the file is UTF-16 text; JSON lines are UTF-8: convert it, for example with iconv"),
+    Content.PARQUET: ("not-json-lines", "the file is Parquet; read it with ParquetReader"),
+    Content.BINARY: (
+        "corrupt-input",
+        "the name says that the file is packed, but it holds neither packed data nor text; fetch it again",
+    ),
+}
+
+
+@dataclass(frozen=True)
+class PieceOf:
+    """A cut and the file it comes from."""
+
+    piece: Piece
+    """The file."""
+    cut: Cut
+    """What was found in it."""
+
+
+def cut_unit(
+    unit: Unit, context: ReadContext, every: int | None = None, storage_options: StorageOptions = None
+) -> Iterator[PieceOf]:
+    """Everything that a unit holds, in order, up to its limit; `every` cuts a stream at borders of units."""
+    rules = CutRules(chunk_bytes=context.chunk_bytes, max_record_bytes=context.max_record_bytes)
+    if every is not None:
+        rules = replace(rules, every=every)
+    found = (PieceOf(piece, cut) for piece in unit.pieces for cut in _cut_piece(piece, rules, storage_options))
+    return found if unit.limit is None else _first_records(found, unit.limit)
+
+
+def count_records(unit: Unit, storage_options: StorageOptions = None) -> int:
+    """How many records a unit holds, up to its limit; a line that cannot be read is one too."""
+    found = cut_unit(unit, ReadContext(), storage_options=storage_options)
+    return sum(_records_in(item.cut) for item in found)
+
+
+def _records_in(cut: Cut) -> int:
+    return len(record_spans(cut.buffer)[0]) if isinstance(cut, Lines) else 1
+
+
+def _first_records(found: Iterator[PieceOf], limit: int) -> Iterator[PieceOf]:
+    for item in found:
+        count = _records_in(item.cut)
+        if count <= limit:
+            yield item
+        elif isinstance(item.cut, Lines):
+            end = int(record_spans(item.cut.buffer)[1][limit - 1])
+            yield PieceOf(item.piece, Lines(item.cut.offset, item.cut.buffer[: end + 1]))
+        limit -= count
+        if limit <= 0:
+            return
+
+
+def _cut_piece(piece: Piece, rules: CutRules, storage_options: StorageOptions) -> Iterator[Cut]:
+    _check_unchanged(piece, storage_options)
+    if piece.start == 0:
+        head = read_start(piece.path, SNIFF_BYTES, storage_options)
+        content = content_of(head, piece.path)
+    else:
+        head, content = b"", Content.ZSTD if piece.row else Content.PLAIN
+    if content.unreadable:
+        error, message = _UNREADABLE[content]
+        yield Damage(0, head[:HEAD_BYTES], error, f"{piece.path}: {message}")
+        return
+    if content is Content.PLAIN:
+        yield from _cut_plain(piece, rules, storage_options)
+    elif content is Content.ZSTD and piece.end >= 0:
+        yield from _cut_frames(piece, rules)
+    else:
+        with contextlib.closing(open_read(piece.path, 0, storage_options)) as opened:
+            source = UnpackedFile(opened, unpack(opened, piece.path, content))
+            yield from LineCutter(source, rules)
+
+
+def _cut_plain(piece: Piece, rules: CutRules, storage_options: StorageOptions) -> Iterator[Cut]:
+    """A block owns the lines that start in it: it begins behind the first line feed from the byte before it on."""
+    start = max(0, piece.start - 1)
+    stop = piece.size if piece.end < 0 else piece.end
+    with contextlib.closing(open_read(piece.path, start, storage_options)) as opened:
+        source: ByteSource = opened  # type: ignore[assignment]  # typeshed leaves readinto out of BinaryIO
+        own = replace(
+            rules, position=start, skip_first_line=piece.start > 0, stop=stop, expected_bytes=piece.size - start
+        )
+        yield from LineCutter(source, own)
+
+
+def _cut_frames(piece: Piece, rules: CutRules) -> Iterator[Cut]:
+    """Frames own the lines that start behind their first byte, up to the first byte of the next frames.
+
+    So no unit needs to know how the frame before it ended: it passes over everything up to its first line feed.
+    """
+    frames = find_frames(piece.path, piece.start, piece.end) or []
+    stop = piece.row + sum(frame.unpacked for frame in frames) + 1
+    with contextlib.closing(open_read(piece.path, piece.start)) as opened:
+        source = UnpackedFile(opened, unpack_zstd(opened, piece.path, piece.start))
+        yield from LineCutter(source, replace(rules, position=piece.row, skip_first_line=piece.row > 0, stop=stop))
+
+
+def _check_unchanged(piece: Piece, storage_options: StorageOptions) -> None:
+    """A file that changed after it was listed would give records with wrong ids, or half of one."""
+    if is_url(piece.path) and piece.start > 0:
+        return  # one question per file is enough where a question is a request
+    now = file_info(piece.path, storage_options)
+    if (now.size, now.version) != (piece.size, piece.version):
+        raise InputError(
+            f"{piece.path} changed while it was read (it had {piece.size} bytes, now {now.size}); "
+            "leave input alone during a run, then run again with --fresh"
+        )

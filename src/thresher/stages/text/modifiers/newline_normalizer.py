@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs of line ends."""
+
+from __future__ import annotations
+
+import re
+
+from thresher.stages.text.document_modifier import DocumentModifier
+
+_LINE_FEEDS = re.compile(r"\n{3,}")
+_CRLF = re.compile(r"(?:\r\n){3,}")
+
+
+class NewlineNormalizer(DocumentModifier):
+    """Make two line ends of three or more in a row, of line feeds as of carriage returns with line feeds."""
+
+    def modify_document(self, text: str) -> str:
+        """The text with at most one blank line in a row."""
+        if "\n\n\n" in text:
+            text = _LINE_FEEDS.sub("\n\n", text)
+        if "\r\n\r\n\r\n" in text:
+            text = _CRLF.sub("\r\n\r\n", text)
+        return text
