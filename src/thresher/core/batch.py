@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from thresher.core.records import FrameTrace, RawLines, RecordIds, Rows
 
 
+VALUE = "value"
+"""The kind under which a batch remembers the Python values of a column."""
+
+
 @dataclass(frozen=True)
 class DroppedRows:
     """Records that a rule dropped from a batch."""
@@ -127,7 +131,7 @@ class DocumentBatch(Task):
     @property
     def data(self) -> Any:
         """What the batch was made of: the table or data frame that was handed over, else an Arrow table."""
-        return self._given if self._given is not None and self._table is None else self.to_pyarrow()
+        return self._given if self._given is not None else self.to_pyarrow()
 
     @data.setter
     def data(self, value: Any) -> None:
@@ -148,12 +152,14 @@ class DocumentBatch(Task):
         if self._raw is None:
             self._table = _arrow_table(self._given)
             return self._table
+        from thresher.core.frames import set_column
         from thresher.core.json_records import decode_table
 
         table = decode_table(self._raw.lines())
         if self._removed:
             table = table.drop_columns([name for name in table.column_names if name in self._removed])
-        table = _with_columns(table, self._table, self._changed) if self._table is not None else table
+        for name in self._changed if self._table is not None else ():
+            table = set_column(table, name, self._table.column(name))
         self._table, self._whole = table, True
         return table
 
@@ -174,15 +180,19 @@ class DocumentBatch(Task):
             if name not in table.column_names:
                 return pa.chunked_array([pa.nulls(self.num_items)])
             return table.column(name)
+        from thresher.core.frames import set_column
         from thresher.core.json_records import decode_table
 
         assert self._raw is not None
         decoded = decode_table(self._raw.lines(), [name]).column(name)
-        self._table = decoded_table(self._table, name, decoded)
+        self._table = set_column(self._table, name, decoded)
         return decoded
 
     def values(self, name: str) -> list[Any]:
         """One column as Python values, `None` where a record lacks the field."""
+        remembered = self._memo.get((VALUE, name))
+        if remembered is not None:
+            return list(remembered)
         known = self._table is not None and name in self._table.column_names
         if self._raw is not None and not known and not self._whole and name not in self._removed:
             from thresher.core.json_records import field_values
@@ -216,28 +226,39 @@ class DocumentBatch(Task):
         batch._memo = {key: [known[row] for row in picked] for key, known in self._memo.items()}
         return batch
 
-    def replace(self, name: str, column: Any) -> DocumentBatch:
-        """A batch with one column replaced or added; `column` has one value per row."""
+    def replace(self, name: str, column: Any, changed: Sequence[bool] | None = None) -> DocumentBatch:
+        """A batch with one column replaced or added; `column` has one value per row.
+
+        `changed` tells which values differ from what was there; where it is not given, they are compared.
+        """
+        from thresher.core.frames import set_column
+
         new = _as_column(column, self.num_items)
         batch = self._like()
-        batch._table = decoded_table(self._table if self._raw is not None else self.to_pyarrow(), name, new)
+        batch._table = set_column(self._table if self._raw is not None else self.to_pyarrow(), name, new)
         batch._raw, batch._ids = self._raw, self._ids
         batch._changed = dict(self._changed)
         batch._dropped, batch._failed = list(self._dropped), list(self._failed)
         batch._trace = self._frame_trace() if self._ids is None else None
         batch._memo = {key: known for key, known in self._memo.items() if key[1] != name}
+        if isinstance(column, list) and str(new.type) == "large_string":
+            batch._memo[VALUE, name] = column
         if self._raw is not None:
             batch._removed = self._removed - {name}
-            batch._changed[name] = self._changes_of(name, new)
+            batch._changed[name] = self._changes_of(name, new, changed)
         return batch
 
-    def _changes_of(self, name: str, new: pa.ChunkedArray) -> npt.NDArray[Any] | None:
+    def _changes_of(
+        self, name: str, new: pa.ChunkedArray, changed: Sequence[bool] | None = None
+    ) -> npt.NDArray[Any] | None:
         """In which rows `new` differs from the line; rows that were changed before stay changed."""
+        import numpy as np
+
         from thresher.core.frames import differing_rows
 
         if (name in self._changed and self._changed[name] is None) or name in self._removed:
             return None
-        mask = differing_rows(self.column(name), new)
+        mask = differing_rows(self.column(name), new) if changed is None else np.asarray(changed, dtype=bool)
         before = self._changed.get(name)
         return mask if before is None else mask | before
 
@@ -315,28 +336,26 @@ class DocumentBatch(Task):
         lines: list[bytes | memoryview] = list(self._raw.lines())
         if self.untouched:
             return lines
-        changed = {name: mask for name, mask in self._changed.items() if name not in self._removed}
-        assert self._table is not None
-        encoded = {name: js.encoded_column(self._table.column(name)) for name in changed}
-        for row in range(len(lines)):
-            values = {n: encoded[n][row] for n, mask in changed.items() if mask is None or mask[row]}
-            if values or self._removed:
-                lines[row] = js.patch_line(lines[row], values, self._removed)
-        return lines
+        changed = {name: (self.column(name), mask) for name, mask in self._changed.items() if name not in self._removed}
+        return js.patch_lines(lines, changed, self._removed)
 
     def __getstate__(self) -> dict[str, Any]:
+        from thresher.core.frames import pack_table
+
         state = dict(self.__dict__)
         if self._raw is None:
             self.to_pyarrow()
         state["_given"], state["_before"], state["_trace"], state["_memo"] = None, None, None, {}
         table = self._table
-        state["_table"] = None if table is None else _table_to_buffer(table)
+        state["_table"] = None if table is None else pack_table(table)
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
+        from thresher.core.frames import unpack_table
+
         self.__dict__.update(state)
         packed = state["_table"]
-        self._table = None if packed is None else _table_from_buffer(packed)
+        self._table = None if packed is None else unpack_table(packed)
 
 
 def _same(batch: DocumentBatch) -> DocumentBatch:
@@ -355,23 +374,6 @@ def concat_batches(batches: Sequence[DocumentBatch]) -> DocumentBatch:
     return join_batches(batches)
 
 
-def decoded_table(table: pa.Table | None, name: str, column: pa.ChunkedArray) -> pa.Table:
-    """`table` with `column` set or added under `name`."""
-    import pyarrow as pa
-
-    if table is None or table.num_columns == 0:
-        return pa.table({name: column})
-    place = table.schema.get_field_index(name)
-    return table.append_column(name, column) if place < 0 else table.set_column(place, name, column)
-
-
-def _with_columns(table: pa.Table, known: pa.Table, changed: dict[str, Any]) -> pa.Table:
-    for name in known.column_names:
-        if name in changed:
-            table = decoded_table(table, name, known.column(name))
-    return table
-
-
 def _as_column(column: Any, rows: int) -> pa.ChunkedArray:
     from thresher.core.frames import to_column
 
@@ -385,20 +387,3 @@ def _arrow_table(given: Any) -> pa.Table:
     from thresher.core.frames import to_table
 
     return to_table(given)
-
-
-def _table_to_buffer(table: pa.Table) -> Any:
-    import pickle
-
-    import pyarrow as pa
-
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    return pickle.PickleBuffer(sink.getvalue())
-
-
-def _table_from_buffer(packed: Any) -> pa.Table:
-    import pyarrow as pa
-
-    return pa.ipc.open_stream(pa.py_buffer(packed)).read_all()

@@ -118,6 +118,18 @@ def open_read(path: str, start: int = 0, storage_options: StorageOptions = None)
         return opened
 
 
+def opened_state(opened: BinaryIO) -> tuple[int, str] | None:
+    """Size and version of a file that is open, to compare with what `file_info` said; `None` where nobody knows."""
+    facts = getattr(opened, "details", None)
+    if isinstance(facts, dict):
+        return int(facts.get("size") or 0), _remote_version(facts)
+    try:
+        status = os.fstat(opened.fileno())
+    except (OSError, AttributeError):
+        return None
+    return status.st_size, str(status.st_mtime_ns)
+
+
 def read_start(path: str, count: int, storage_options: StorageOptions = None) -> bytes:
     """The first `count` bytes of a file, fewer when it is shorter."""
     with explained(path):
@@ -148,8 +160,8 @@ def list_files(
 ) -> Iterator[FileInfo]:
     """All files below `folder` in byte order of their relative paths; local folders are walked as the caller goes on.
 
-    Names that begin with `.` or `_` (files and folders) are passed over unless `hidden`. `descend` is asked for each local
-    folder by its relative path whether to look into it. A link to nothing has the size -1.
+    Names that begin with `.` or `_` (files and folders) are passed over unless `hidden`. `descend` is asked for each
+    local folder by its relative path whether to look into it. A link to nothing has the size -1.
     """
     if is_url(folder):
         yield from _list_remote(folder, storage_options, hidden)

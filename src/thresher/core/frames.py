@@ -22,7 +22,7 @@ from thresher.core.json_records import (
     json_objects,
     rows_without_columns,
 )
-from thresher.core.records import RawLines, RecordIds
+from thresher.core.records import Packet, RawLines, RecordIds
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -101,6 +101,14 @@ def to_column(values: Any) -> pa.ChunkedArray:
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
         array = _array_of_values(list(values))
     return array if isinstance(array, pa.ChunkedArray) else pa.chunked_array([array])
+
+
+def set_column(table: pa.Table | None, name: str, column: pa.ChunkedArray) -> pa.Table:
+    """`table` with `column` set or added under `name`."""
+    if table is None or table.num_columns == 0:
+        return pa.table({name: column})
+    place = table.schema.get_field_index(name)
+    return table.append_column(name, column) if place < 0 else table.set_column(place, name, column)
 
 
 def _is_missing(value: Any) -> bool:
@@ -230,3 +238,16 @@ def _width(kind: pa.DataType) -> int:
     if _family(kind) in ("text", "bytes"):
         return int(pa.types.is_large_string(kind) or pa.types.is_large_binary(kind))
     return int(kind.bit_width) if _family(kind) != "other" else 0
+
+
+def pack_table(table: pa.Table) -> Packet:
+    """A table as bytes for a pickle: of a slice only its own rows."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return Packet(sink.getvalue())
+
+
+def unpack_table(packet: Packet) -> pa.Table:
+    """The table of `pack_table`."""
+    return pa.ipc.open_stream(pa.py_buffer(packet.buffer)).read_all()

@@ -124,6 +124,21 @@ def _field_decoder(name: str) -> msgspec.json.Decoder[Any] | None:
     return _FIELD_DECODERS[name]
 
 
+def patch_lines(
+    lines: list[bytes | memoryview], changed: dict[str, tuple[pa.ChunkedArray, Any]], removed: frozenset[str]
+) -> list[bytes | memoryview]:
+    """`lines` with the values of some columns where their mask says so (everywhere where it is `None`)."""
+    patches: dict[int, dict[str, bytes]] = {row: {} for row in range(len(lines))} if removed else {}
+    for name, (column, mask) in changed.items():
+        rows = range(len(lines)) if mask is None else mask.nonzero()[0].tolist()
+        values = encoded_column(column if mask is None else column.take(pa.array(rows, pa.int64())))
+        for row, value in zip(rows, values, strict=True):
+            patches.setdefault(row, {})[name] = value
+    for row, values_of_row in patches.items():
+        lines[row] = patch_line(lines[row], values_of_row, removed)
+    return lines
+
+
 def patch_line(line: bytes | memoryview, changes: dict[str, bytes], removed: frozenset[str]) -> bytes:
     """`line` with some values replaced or added at the end, and some keys removed; the rest keeps its bytes."""
     record = split_object(line)

@@ -39,6 +39,13 @@ _WORDS: dict[Any, str] = {
     bytes: "bytes",
     type(None): "null",
 }
+_PLURALS: dict[Any, str] = {
+    bool: "truth values",
+    int: "whole numbers",
+    float: "numbers",
+    str: "texts",
+    type(None): "nulls",
+}
 _YAML_WORDS = {True: "true", False: "false", None: "null"}
 
 
@@ -153,7 +160,8 @@ def describe_one(hint: Any) -> str:
     if origin is typing.Literal:
         return ("one of " if len(args) > 1 else "") + ", ".join(map(repr, args))
     if origin in _LISTS:
-        return f"a list of ({describe(args[0])})" if args and args[0] is not Any else "a list"
+        inner = [_PLURALS.get(member, describe_one(member)) for member in _members(args[0])] if args else []
+        return f"a list of {' or '.join(inner)}" if inner and args[0] is not Any else "a list"
     if origin in _DICTS:
         return "a mapping of keys to values"
     if origin is collections.abc.Callable:

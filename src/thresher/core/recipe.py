@@ -276,7 +276,8 @@ class _Loading:
         name = executor.get("name", DEFAULT_EXECUTOR)
         fault = executor_fault(name) if isinstance(name, str) else f"{show_value(name)} is no name"
         if fault:
-            self.problems.append(Problem(("executor", "name") if isinstance(given, dict) else ("executor",), fault))
+            path = ("executor", "name") if isinstance(filled.get("executor"), dict) else ("executor",)
+            self.problems.append(Problem(path, fault))
         return executor
 
     def _options(self, filled: dict[str, Any]) -> dict[str, Any]:

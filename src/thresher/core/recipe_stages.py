@@ -231,21 +231,17 @@ class StageBuilder:
 
     def _with_settings(self, stage: Stage, item: StageItem, parts: _Parts) -> Stage:
         hints = parameters_of(ProcessingStage.with_)
-        problems = unknown_keys(parts.settings, SETTINGS, item.class_name)
-        settings = {key: value for key, value in parts.settings.items() if key in SETTINGS}
-        resources = settings.get("resources")
-        if isinstance(resources, dict):
-            found = find_problems(Resources, resources)
-            problems += [problem.under("resources") for problem in found]
-            settings.pop("resources") if found else None
-        for key, value in settings.items():
-            problem = None if key == "resources" and isinstance(value, dict) else value_problem(value, hints[key].hint)
+        settings = dict(parts.settings)
+        if isinstance(settings.get("resources"), dict):
+            place = StageItem((*item.path, "resources"), "Resources", settings["resources"])
+            settings["resources"] = self._construct(Resources, place.parameters, place)
+        problems = unknown_keys(settings, SETTINGS, item.class_name)
+        for key in [key for key in settings if key in SETTINGS]:
+            problem = value_problem(settings[key], hints[key].hint)
             problems += [problem.under(key)] if problem is not None else []
         if problems:
             raise StageProblems([problem.under(*item.path) for problem in problems])
         try:
-            if isinstance(settings.get("resources"), dict):
-                settings["resources"] = Resources(**settings["resources"])
             return stage.with_(**{**settings, "name": item.name or stage.name})
         except ThresherError as error:
             raise StageProblems([_placed(str(error), item, dict.fromkeys(SETTINGS))]) from error

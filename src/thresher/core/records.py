@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pickle import PickleBuffer
 from typing import Any
 
 import numpy as np
@@ -172,14 +173,25 @@ class RawLines:
         return RawLines(b"\n".join(lines) + b"\n" if lines else b"", ends - lengths, ends)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        import pickle
-
         small = self.compact()
-        return _restore_lines, (pickle.PickleBuffer(small.buffer), small.starts, small.ends)
+        return _restore_lines, (Packet(small.buffer), small.starts, small.ends)
 
 
-def _restore_lines(buffer: Any, starts: Rows, ends: Rows) -> RawLines:
-    return RawLines(buffer, starts, ends)
+def _restore_lines(packet: Packet, starts: Rows, ends: Rows) -> RawLines:
+    return RawLines(packet.buffer, starts, ends)
+
+
+class Packet:
+    """Bytes that travel beside a pickle where the protocol can do that, and inside it where it cannot."""
+
+    __slots__ = ("buffer",)
+
+    def __init__(self, buffer: Any) -> None:
+        """`buffer` is anything that offers its bytes."""
+        self.buffer = buffer
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        return Packet, (PickleBuffer(self.buffer) if int(protocol) >= 5 else bytes(self.buffer),)
 
 
 @dataclass(frozen=True)
@@ -204,6 +216,9 @@ class FrameTrace:
 
 
 def _frame_labels(data: Any) -> Rows | None:
+    """The row numbers that a data frame kept; an index with a name holds values (a group's key), not row numbers."""
     index = getattr(data, "index", None) if hasattr(data, "columns") else None
     kind = getattr(getattr(index, "dtype", None), "kind", "")
-    return index.to_numpy().astype(np.int64) if index is not None and kind in ("i", "u") else None
+    if index is None or kind not in ("i", "u") or index.name is not None:
+        return None
+    return np.asarray(index.to_numpy(), dtype=np.int64)

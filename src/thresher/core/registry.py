@@ -122,10 +122,16 @@ def lookup(name: str) -> Entry:
     known = entries()
     if name not in known:
         raise UsageError(
-            f"{name!r} is no stage, filter or modifier that Thresher knows.{nearest(name, known)}"
+            f"{name!r} is no stage, filter or modifier that Thresher knows.{_hint(name, list(known))}"
             " `thresher stages` lists them all"
         )
     return known[name]
+
+
+def _hint(name: str, known: list[str]) -> str:
+    """The nearest name, or those that hold what was asked for: people remember a part of a name."""
+    holding = [one for one in known if name and name.lower() in one.lower()]
+    return f" Did you mean {' or '.join(map(repr, holding[:3]))}?" if holding else nearest(name, known)
 
 
 def register(cls: AnyClass) -> AnyClass:

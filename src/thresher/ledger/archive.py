@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Starting over: the old ledger is kept under `old/`, the old files go when the first new one is committed, and never before."""
+"""Starting over: the old ledger is kept under `old/`; the old files go at the first new commit, and never before."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def archive(store: Store, state: RunState) -> str:
     for name in _NOT_KEPT:
         store.remove_tree(name.rstrip("/"))
     names = [name for name in store.names() if name not in _KEPT_HERE and name != RUN_FILE]
-    # run.json goes last: as long as it is here, the folder belongs to the old run, and a crash is made good by another try.
+    # run.json goes last: as long as it is here, the folder belongs to the old run, and another try goes on from there.
     for name in (*names, RUN_FILE):
         store.move(name.rstrip("/"), f"{folder}/{name.rstrip('/')}")
     return folder

@@ -31,8 +31,8 @@ def refuse_foreign(path: str, names: Sequence[str]) -> None:
     """Refuse an output folder that holds something."""
     if names:
         raise OutputRefusedError(
-            f"{path} holds files that are not from this run: {_some(names)}. Choose another path, "
-            'mode="append" to add beside them, or mode="overwrite" to delete the data files among them at the first commit'
+            f'{path} holds files that are not from this run: {_some(names)}. Choose another path, mode="append" to add '
+            'beside them, or mode="overwrite" to delete the data files among them at the first commit'
         )
 
 
@@ -77,9 +77,9 @@ def refuse_changed(run_dir: str, changes: Sequence[str]) -> None:
     """Refuse to go on with a pipeline that is not the one that began."""
     listed = "; ".join(dict.fromkeys(changes))
     raise OutputRefusedError(
-        f"{run_dir} belongs to a run of a different pipeline. Changed: {listed}. "
-        "Use --accept-changes (accept_changes=True) to keep what is done and go on, --fresh (fresh=True) to start over, "
-        "or another output path"
+        f"{run_dir} belongs to a run of a different pipeline. Changed: {listed}. Use --accept-changes "
+        "(accept_changes=True) to keep what is done and go on, --fresh (fresh=True) to start over, or another "
+        "output path"
     )
 
 

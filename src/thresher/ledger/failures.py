@@ -24,7 +24,7 @@ def storage_error(error: OSError, path: str) -> ThresherError:
         )
     if error.errno in _FORBIDDEN:
         reason = "the file system is read-only" if error.errno == errno.EROFS else "permission denied"
-        return OutputRefusedError(f"{path}: cannot write, {reason}. Choose another output folder or change its permissions")
+        return OutputRefusedError(f"{path}: cannot write, {reason}. Choose another folder or change its permissions")
     if error.errno in (errno.ENOTDIR, errno.EEXIST):
         return OutputRefusedError(f"{path}: cannot make a folder, a file is in the way. Choose another output folder")
     reason = error.strerror or str(error) or type(error).__name__

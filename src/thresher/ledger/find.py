@@ -26,8 +26,8 @@ def find_run(text: str, storage_options: dict[str, Any] | None = None) -> str:
             return folder if is_url(folder) else os.path.abspath(local_path(folder))
     known = _run_ids()
     raise UsageError(
-        f"{text}: no run found there. Give a run folder (it holds {RUN_FILE}), an output folder (it holds {RUN_FOLDER}/), "
-        f"or a run id under {RUNS_FOLDER}.{nearest(text, known)}"
+        f"{text}: no run found there. Give a run folder (it holds {RUN_FILE}), an output folder (it holds "
+        f"{RUN_FOLDER}/), or a run id under {RUNS_FOLDER}.{nearest(text, known)}"
     )
 
 

@@ -14,8 +14,8 @@ from thresher.ledger.records import CommitRecord
 def plan_joins(parts: Iterable[CommitRecord], target_bytes: int, place: CommitPlace) -> list[Unit]:
     """Units that join consecutive parts up to `target_bytes`; a part that is larger is a file of its own.
 
-    `parts` are the records of all parts in input order. The pieces of a unit are its parts: `path` is the file, `relative` the
-    id of the unit that it holds.
+    `parts` are the records of all parts in input order. The pieces of a unit are its parts: `path` is the file,
+    `relative` the id of the unit that it holds.
     """
     groups: list[list[CommitRecord]] = []
     size = 0

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The list of committed units: `ledger/NNNNNN.jsonl`, and the inbox that workers put their records into.
 
-A record counts from the moment it lies in the inbox. The driver gathers records and brings them to disk in groups; only then
-the inbox is cleared, so a crash at any point loses none.
+A record counts from the moment it lies in the inbox. The driver gathers records and brings them to disk in groups; only
+then the inbox is cleared, so a crash at any point loses none.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ INBOX = f"{FOLDER}/inbox"
 
 
 def read_commits(store: Store, folder: str = FOLDER) -> dict[str, CommitRecord]:
-    """All records of the ledger by unit, the inbox not included. The end of a file that a crash cut short is passed over."""
+    """All records of the ledger by unit, without the inbox. What a crash cut short is passed over."""
     records: dict[str, CommitRecord] = {}
     for name in store.names(folder):
         if name.endswith(".jsonl"):
@@ -48,6 +48,8 @@ class Journal:
         self._store = store
         self._folders = folders
         self._pending: list[CommitRecord] = []
+        self._surplus: list[str] = []
+        """Units in the inbox that the ledger knows already."""
         self._descriptor = -1
         self.committed = read_commits(store)
 
@@ -64,7 +66,10 @@ class Journal:
     def add(self, record: CommitRecord) -> CommitRecord:
         """Take a record in; the first one of a unit counts."""
         known = self.committed.setdefault(record.unit, record)
-        self._pending.append(known)
+        if known is record:
+            self._pending.append(record)
+        else:
+            self._surplus.append(record.unit)
         return known
 
     def add_from_inbox(self, unit_id: str) -> CommitRecord:
@@ -78,14 +83,13 @@ class Journal:
 
     def sync(self) -> None:
         """Bring all records to disk, then clear them from the inbox."""
-        if not self._pending:
-            return
-        pending, self._pending = self._pending, []
-        for folder in self._folders:
-            folder.sync()
-        self._append(b"".join(encode(record) + b"\n" for record in pending))
-        for record in pending:
-            self._store.remove(f"{INBOX}/{record.unit}.json")
+        if self._pending:
+            for folder in self._folders:
+                folder.sync()
+            self._append(b"".join(encode(record) + b"\n" for record in self._pending))
+        for unit in (*(record.unit for record in self._pending), *self._surplus):
+            self._store.remove(f"{INBOX}/{unit}.json")
+        self._pending, self._surplus = [], []
 
     def _append(self, lines: bytes) -> None:
         if is_url(self._store.root):  # objects cannot grow: every group is one of its own
@@ -101,8 +105,8 @@ class Journal:
         os.fsync(self._descriptor)
 
     def _next_name(self) -> str:
-        taken = [int(name[:-6]) for name in self._store.names(FOLDER) if name.endswith(".jsonl") and name[:-6].isdigit()]
-        return f"{FOLDER}/{max(taken, default=0) + 1:06d}.jsonl"
+        stems = [name.removesuffix(".jsonl") for name in self._store.names(FOLDER)]
+        return f"{FOLDER}/{max((int(stem) for stem in stems if stem.isdigit()), default=0) + 1:06d}.jsonl"
 
     def close(self) -> None:
         """Close the file."""

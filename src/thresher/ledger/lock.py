@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """One run at a time in a run folder.
 
-On this machine the kernel holds the lock and lets go of it whatever the process dies of. Behind a URL the lock is a small
-object that says who holds it and when it was last renewed: good against mistakes, not against a race of two starts.
+On this machine the kernel holds the lock and lets go of it whatever the process dies of. Behind a URL the lock is a
+small object that says who holds it and when it was last renewed: good against mistakes, not against two at once.
 """
 
 from __future__ import annotations
@@ -62,7 +62,9 @@ def take_lock(store: Store, holder: Holder, clock: Callable[[], float]) -> RunLo
 def refusal(run_dir: str, holder: Holder | None) -> OutputRefusedError:
     """The error for a folder in which a run is alive."""
     who = f"process {holder.pid} on {holder.host}, started {holder.start}" if holder else "another process"
-    return OutputRefusedError(f"{run_dir} is in use by a live run: {who}. Wait for it, stop it, or choose another output")
+    return OutputRefusedError(
+        f"{run_dir} is in use by a live run: {who}. Wait for it to end, stop it, or choose another output"
+    )
 
 
 class KernelLock:

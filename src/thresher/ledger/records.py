@@ -21,7 +21,7 @@ class OutputFile(msgspec.Struct, frozen=True):
     """Of its bytes."""
 
 
-class CommitRecord(msgspec.Struct, frozen=True, omit_defaults=True):
+class CommitRecord(msgspec.Struct, frozen=True):
     """One committed unit: one line of the ledger."""
 
     unit: str

@@ -43,7 +43,7 @@ from thresher.version import __version__
 __all__ = ["OpenRun", "RunRequest", "open_run"]
 
 _SCRATCH = ".thresher-"
-"""Begins the name of a folder for unfinished files that lies in an output folder, where no local run folder can hold it."""
+"""Begins the name of a folder for unfinished files in an output folder, where no local run folder can hold them."""
 
 
 def open_run(request: RunRequest) -> OpenRun:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Folders that files are put into as a whole: on this machine, or behind any URL that fsspec knows.
 
-A file appears under its name complete or not at all. On this machine that is done by writing beside and renaming; an object
-store does it by itself.
+A file appears under its name complete or not at all. On this machine that is done by writing beside and renaming; an
+object store does it by itself.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class LocalStore:
         os.replace(beside, path)
 
     def create(self, name: str, data: bytes) -> bool:
-        """Write beside and link, which fails where the name is taken. Not synced: a record that a power cut takes is made again."""
+        """Write beside and link, which fails where the name is taken. Not synced: what a power cut takes is redone."""
         path = self._path(name)
         beside = f"{path}.{os.getpid()}{_TEMPORARY}"
         _write_new(beside, data, sync=False)

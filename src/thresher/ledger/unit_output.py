@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The files of one unit, from the first record to the commit.
 
-Nothing of a unit can be seen before its commit: everything is written to the attempt's `tmp` folder. The commit moves the
-finished files to their names and then records the unit, only if nobody has. A crash between the two costs nothing: the unit is
-done again and its files are put under the same names.
+Nothing of a unit can be seen before its commit: everything is written to the attempt's `tmp` folder. The commit moves
+the finished files to their names and then records the unit, only if nobody has. A crash between the two costs nothing:
+the unit is done again and its files are put under the same names.
 """
 
 from __future__ import annotations

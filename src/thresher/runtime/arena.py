@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Shared memory without a name: one memfd per worker, made by the driver, so the kernel frees it whatever dies.
 
-A worker puts what it emits into segments of its own arena; other workers map that arena once and look at the bytes in place. A
-segment is used again only when nobody looks at it any more: a reader holds a *lease* that ends when the last view of the
-segment dies, not when the task is done, because a stage may keep a slice.
+A worker puts what it emits into segments of its own arena; other workers map that arena once and look at the bytes in
+place. A segment is used again only when nobody looks at it any more: a reader holds a *lease* that ends when the last
+view of the segment dies, not when the task is done, because a stage may keep a slice.
 
-Fresh pages are what costs (10-20 times a copy into pages that are there), so freed segments are kept warm up to a limit; beyond
-it their pages go back to the kernel.
+Fresh pages are what costs (10-20 times a copy into pages that are there), so freed segments are kept warm up to a
+limit; beyond it their pages go back to the kernel.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def resident_bytes(fd: int) -> int:
 
 
 class _FreePieces:
-    """Free stretches of an arena; neighbours are joined, and the smallest that is large enough is found by bisection."""
+    """Free stretches of an arena: neighbours are joined, the smallest that is large enough is found by bisection."""
 
     def __init__(self) -> None:
         self._size_at: dict[int, int] = {}
@@ -124,14 +124,33 @@ class Segments:
         if start is None:
             start = self._cold.take(size)
         if start is None:
-            if self._top + size > self._size:
-                raise ArenaFull(
-                    f"a payload of {nbytes} bytes does not fit: the arena has {self._size} bytes, {self.live_bytes} in use"
-                )
-            start = self._top
-            self._top += size
+            start = self._extend(size)
+        if start is None:
+            self._gather()
+            start = self._cold.take(size)
+        if start is None:
+            raise ArenaFull(
+                f"a payload of {nbytes} bytes does not fit: the arena has {self._size} bytes, "
+                f"{self.live_bytes} in use. Make batches smaller, or let the stage yield its results one by one"
+            )
         self._live[start] = size
         return start, warm
+
+    def _extend(self, size: int) -> int | None:
+        start = self._top
+        if start + size > self._size:
+            return None
+        self._top += size
+        return start
+
+    def _gather(self) -> None:
+        """The last resort of a full arena: everything that is free becomes as large pieces as possible."""
+        for start, size in list(self._warm):
+            self._cold.add(start, size)
+        self._warm.clear()
+        if self._top < self._size:
+            self._cold.add(self._top, self._size - self._top)
+            self._top = self._size
 
     def free(self, start: int) -> list[tuple[int, int]]:
         """Free a segment; the result says which stretches go back to the kernel."""
@@ -174,7 +193,8 @@ class OwnArena:
         starts, total = layout(lengths)
         offset, warm = self.segments.allocate(total)
         if warm:
-            for start, part in zip(starts, [encoded.head, *encoded.buffers], strict=True):
+            parts: list[bytes | memoryview] = [encoded.head, *encoded.buffers]
+            for start, part in zip(starts, parts, strict=True):
                 begin = offset + start
                 self._view[begin : begin + len(part)] = part
         else:
@@ -245,7 +265,7 @@ class Reader:
         self.held_bytes += total
         finalizer = weakref.finalize(base, self._end, payload.arena, payload.offset, total)
         finalizer.atexit = False
-        return decode_parts(payload.lengths, memoryview(base))
+        return decode_parts(payload.lengths, base.data)
 
     def _end(self, arena: int, offset: int, nbytes: int) -> None:
         self.held_bytes -= nbytes

@@ -14,7 +14,7 @@ class _Message(msgspec.Struct, array_like=True, gc=False, frozen=True, tag=True)
     """Base of all messages."""
 
 
-# -- driver to worker ----------------------------------------------------------------------------------------------------
+# -- driver to worker -------------------------------------------------------------------------------------------------
 
 
 class TaskIn(msgspec.Struct, array_like=True, gc=False, frozen=True):
@@ -100,7 +100,7 @@ class Stop(_Message, frozen=True, gc=False):
 ToWorker = Run | Credit | GoOn | GiveBack | Publish | Free | OpenArena | DropArena | Stop
 
 
-# -- worker to driver ----------------------------------------------------------------------------------------------------
+# -- worker to driver -------------------------------------------------------------------------------------------------
 
 
 class Output(msgspec.Struct, array_like=True, gc=False, frozen=True):
@@ -193,13 +193,16 @@ class Returned(_Message, frozen=True, gc=False):
 FromWorker = Started | CannotStart | Progress | Parked | Done | Failed | Published | NotPublished | Returned
 
 
-# -- driver and zygote ---------------------------------------------------------------------------------------------------
+# -- driver and zygote ------------------------------------------------------------------------------------------------
 
 
 class Load(_Message, frozen=True, gc=False):
-    """What workers are made of, cloudpickled."""
+    """What workers are made of."""
 
     setup: bytes
+    """A `WorkerSetup`, as `setup_pickle` writes it."""
+    path: list[str]
+    """Where to look for modules."""
 
 
 class Fork(_Message, frozen=True, gc=False):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tasks as bytes: pickle protocol 5, the large parts beside the pickle so that a reader need not copy them.
 
-Pickle is for our own living processes only, never for a file that outlives them. Classes and functions of the user's main
-script travel by value (cloudpickle), because no process but the driver ever runs that script.
+Pickle is for our own living processes only, never for a file that outlives them. Classes and functions of the user's
+main script travel by value (cloudpickle), because no process but the driver ever runs that script.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Payload(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """Where an encoded task lies."""
 
     lengths: tuple[int, ...]
-    """Of its parts, the pickle first; negative: the reader gets a copy of that part, for it may change it. Empty: only a pickle."""
+    """Of its parts, the pickle first; negative: the reader may change that part, and gets a copy. Empty: one part."""
     data: bytes = b""
     """The bytes, where they travel in the message."""
     arena: int = NOWHERE

@@ -13,6 +13,7 @@ from typing import Any
 
 from thresher.errors import RunFailedError
 from thresher.runtime.messages import CannotStart, Exited, Fork, Forked, FromWorker, Run, Stop
+from thresher.runtime.process_control import kill_group
 from thresher.runtime.wire import Channel, socket_pair
 from thresher.runtime.zygote import Zygote
 
@@ -169,7 +170,7 @@ class ProcessPool:
             self._epoll.unregister(handle.channel.fileno())
             del self._by_fd[handle.channel.fileno()]
             if handle.pid and not handle.ending:
-                _kill(handle.pid)
+                kill_group(handle.pid)
 
     def _hear_zygote(self, zygote: Zygote, found: list[tuple[int, Any]]) -> None:
         for message in zygote.channel.receive():
@@ -192,17 +193,17 @@ class ProcessPool:
 
     def _lose_zygote(self, zygote: Zygote, found: list[tuple[int, Any]]) -> None:
         self._epoll.unregister(zygote.channel.fileno())
-        zygote.close(kill=True)
+        zygote.close()
         self._zygote = None
         self._zygotes_lost += 1
         for handle in list(self._workers.values()):
             if handle.pid:
-                _kill(handle.pid)
+                kill_group(handle.pid)
             self._lose(handle, "the process that starts workers was killed, and they ended with it", found)
         if self._zygotes_lost >= ZYGOTE_ATTEMPTS:
             raise RunFailedError(
-                f"the process that starts workers died {self._zygotes_lost} times. Look for messages above this one; if "
-                "memory is short, give the run less of it (memory=…) or fewer workers"
+                f"the process that starts workers died {self._zygotes_lost} times. Look for messages above this one; "
+                "if memory is short, give the run less of it (memory=…) or fewer workers"
             )
 
     # -- ending -------------------------------------------------------------------------------------------------------
@@ -216,7 +217,7 @@ class ProcessPool:
         for handle in self._workers.values():
             handle.channel.close()
             if handle.pid:
-                _kill(handle.pid)
+                kill_group(handle.pid)
         self._workers.clear()
         if self._zygote is not None:
             self._zygote.close()
@@ -234,12 +235,6 @@ class ProcessPool:
                 return
             with contextlib.suppress(RunFailedError):  # the zygote died: then all are gone
                 self.poll(min(left, 0.2))
-
-
-def _kill(pid: int) -> None:
-    """End a worker and what its stages started; its process group is its own."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.kill(pid, signal.SIGKILL)
 
 
 def _why(status: int) -> str:

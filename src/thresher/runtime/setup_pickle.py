@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """How a worker's setup travels: by cloudpickle, with the classes and functions of the user's main script by value.
 
-Those are also put into the main module of the processes that load the setup, under their own names. From then on plain pickle
-finds them there, so that tasks of the user's own classes cost no more than others, and a class is the same class everywhere.
+Those are also put into the main module of the processes that load the setup, under their own names. From then on plain
+pickle finds them there, so tasks of the user's own classes cost no more than others, and a class is the same class
+everywhere.
 """
 
 from __future__ import annotations
@@ -28,8 +29,9 @@ def dump_setup(setup: Any) -> bytes:
         def reducer_override(self, thing: Any) -> Any:
             """Called for everything that is no plain data."""
             if isinstance(thing, type | FunctionType) and thing.__module__ == "__main__":
-                if getattr(sys.modules["__main__"], thing.__qualname__, None) is thing:
-                    found[thing.__qualname__] = thing
+                name: str = thing.__qualname__
+                if vars(sys.modules["__main__"]).get(name) is thing:
+                    found[name] = thing
             return super().reducer_override(thing)
 
     file = io.BytesIO()
@@ -39,8 +41,8 @@ def dump_setup(setup: Any) -> bytes:
         pickler.dump(found)
     except Exception as error:  # a user's own __reduce__ may raise anything
         raise PlanError(
-            f"the stages cannot be sent to workers: {error}. Keep open files, locks, connections and models out of a stage's "
-            "constructor; make them in setup(), which runs in each worker"
+            f"the stages cannot be sent to workers: {error}. Keep open files, locks, connections and models out of a "
+            "stage's constructor; make them in setup(), which runs in each worker"
         ) from error
     return file.getvalue()
 

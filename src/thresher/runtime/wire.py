@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Frames over a Unix stream socket: four bytes of length, then a msgpack list of messages.
 
-The driver never blocks on a worker: what a socket does not take waits in an out-queue until epoll says that it is writable. A
-worker may block, because the driver always reads. So neither large messages nor full sockets can lock the two up.
+The driver never blocks on a worker: what a socket does not take waits in an out-queue until epoll says that there is
+room. A worker may block, because the driver always reads. So neither large messages nor full sockets lock the two up.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Channel(Generic[In]):
     # -- sending ------------------------------------------------------------------------------------------------------
 
     def queue(self, message: Any, fds: tuple[int, ...] = ()) -> None:
-        """Send with the next `flush`; all that is queued until then is one frame. Descriptors are closed when they are sent."""
+        """Send with the next `flush`, in one frame with all that is queued. Descriptors are closed when sent."""
         if fds:
             self._close_frame()
             self._out.append((memoryview(frame([message])), fds))
@@ -120,7 +120,7 @@ class Channel(Generic[In]):
     # -- receiving ----------------------------------------------------------------------------------------------------
 
     def receive(self, *, wait: bool = False) -> list[In]:
-        """Messages that are there; with `wait` at least one frame of them. PeerGone only if the other end is closed and `wait`."""
+        """Messages that are there; with `wait` at least one frame of them, or PeerGone if the other end is closed."""
         while True:
             messages = self._frames()
             if messages or self.closed:

@@ -63,7 +63,7 @@ class WorkList:
         self._tasks: dict[str, Task] = {}
         self._open: set[str] = set()
         self._streams: dict[str, _Stream] = {}
-        self._told_all = False
+        self._told_all = self._told_input = False
         self._list_kept = False
         self.total = 0
         """Units of the input, as far as they are known."""
@@ -93,10 +93,11 @@ class WorkList:
         if self._joins is not None and self._lister.complete and not fresh and self._nothing_open():
             fresh, self._joins = self._joins(), None
         more = not self._lister.complete or self._joins is not None
-        if not fresh and more:
+        input_ends = more and self._lister.complete
+        if not fresh and more and (self._told_input or not input_ends):
             return None
-        self._told_all = not more
-        return UnitsListed(tuple(self._spec(unit) for unit in fresh), more)
+        self._told_all, self._told_input = not more, self._lister.complete
+        return UnitsListed(tuple(self._spec(unit) for unit in fresh), more, input_ends)
 
     def _nothing_open(self) -> bool:
         return not self._open and all(stream.read and not stream.open for stream in self._streams.values())

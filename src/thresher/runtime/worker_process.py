@@ -1,16 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """A worker in a process of its own: takes orders from the driver, runs them, and carries away what they make.
 
-Orders wait in a local queue, so that a worker always has its next one at hand. A generator whose credit is used up is parked
-and the next order is taken. Messages are looked for between two things that an order emits; commits come before new orders.
+Orders wait in a local queue, so that a worker always has its next one at hand. A generator whose credit is used up is
+parked and the next order is taken. Messages are looked for between two things that an order emits; commits come before
+new orders.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import os
-import socket
-import sys
 import time
 import traceback
 from collections import deque
@@ -18,18 +16,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from thresher.core.resources import WorkerMetadata
-from thresher.core.stage import overrides
 from thresher.core.unit import Unit
 from thresher.errors import ThresherError
 from thresher.runtime import messages as msg
 from thresher.runtime.arena import OwnArena, Reader
 from thresher.runtime.memory import MemoryKeeper
-from thresher.runtime.orders import Produced, TaskOrder, TaskReport, WorkerSetup
+from thresher.runtime.orders import Produced, TaskOrder, TaskReport
 from thresher.runtime.payload import INLINE_BYTES, EncodeError, Payload, encode, spill
 from thresher.runtime.stage_call import TaskAborted
 from thresher.runtime.wire import Channel, PeerGone
-from thresher.runtime.worker import SetupFailed, Worker, set_up_node
+from thresher.runtime.worker import SetupFailed, Worker
 
 NO_LIMIT = -1
 FLUSH_EVERY_S = 0.005
@@ -270,7 +266,7 @@ class WorkerProcess:
         return self._arena.put(encoded)
 
     def _tell(self, call: _Call, now: float, *, at_once: bool = False) -> None:
-        """Say what a task has emitted, while it runs: a large batch at once, small ones and bare counts now and then."""
+        """While a task runs, say what it has emitted: a large batch at once, small ones and counts now and then."""
         if len(call.tasks) > 1:
             return
         if not at_once and now - call.told_at < (FLUSH_EVERY_S if call.outputs[0] else TELL_EVERY_S):
@@ -329,79 +325,3 @@ class WorkerProcess:
         close = getattr(flow, "close", None)
         if close is not None:
             close()
-
-
-# -- starting --------------------------------------------------------------------------------------------------------------
-
-
-def run_worker(request: msg.Fork, sock: socket.socket, arena_fd: int, setup: Any, error: str) -> None:
-    """The life of a worker process, from its fork to its end."""
-    channel: Channel[msg.ToWorker] = Channel(sock, msg.ToWorker)
-    _settle_in(request.worker)
-    worker: Worker | None = None
-    if not error:
-        worker, error = _make_worker(request, setup)
-    if worker is None:
-        channel.queue(msg.CannotStart(error))
-        channel.flush()
-        return
-    channel.queue(msg.Started())
-    channel.flush()
-    process = WorkerProcess(channel, worker, OwnArena(request.worker, arena_fd, request.keep_bytes), request.spill_to)
-    try:
-        process.serve()
-        process.end()
-    except PeerGone:
-        worker.teardown()
-    sys.stdout.flush()
-    sys.stderr.flush()
-
-
-def _make_worker(request: msg.Fork, setup: WorkerSetup) -> tuple[Worker | None, str]:
-    metadata = WorkerMetadata(worker_id=str(request.worker), rank=request.rank, num_workers=request.num_workers)
-    worker = Worker(dataclasses.replace(setup, metadata=metadata))
-    if request.op is None:
-        return worker, ""
-    try:
-        worker.prepare(worker.plan.ops[request.op])
-    except SetupFailed as failed:
-        worker.teardown()
-        return None, str(failed)
-    return worker, ""
-
-
-def _settle_in(number: int) -> None:
-    """What a fork leaves to be done."""
-    import faulthandler
-
-    from thresher.runtime.zygote import name_process
-
-    name_process(f"thresher-w{number}")
-    faulthandler.enable()
-    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # a text file, as Python opened it
-    random = sys.modules.get("numpy.random")
-    if random is not None:
-        random.seed()  # forked siblings would draw the same numbers; Python's own generator sees to that itself
-
-
-def set_up_node_apart(setup: WorkerSetup) -> str:
-    """Run `setup_on_node` in a process of its own, so that the zygote stays single-threaded; the error, if any."""
-    if not any(overrides(stage, "setup_on_node") for stage in setup.plan.stages):
-        return ""
-    reading, writing = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        status = 0
-        try:
-            set_up_node(setup.plan)
-        except BaseException:
-            status = 1
-            with open(writing, "w", encoding="utf-8", errors="replace") as pipe:
-                pipe.write(traceback.format_exc())
-        sys.stdout.flush()
-        os._exit(status)
-    os.close(writing)
-    with open(reading, encoding="utf-8") as pipe:
-        text = pipe.read()
-    _, status = os.waitpid(pid, 0)
-    return "" if status == 0 else text or f"setup_on_node ended with status {os.waitstatus_to_exitcode(status)}"

@@ -2,125 +2,86 @@
 """The zygote: a process that imports what workers need once, and forks them.
 
 It is started before anything else and imports while the driver plans. It has one thread, because a fork copies only the
-thread that forks. It ends with the driver, and workers end with it, whatever happens: the kernel sends the signal.
+thread that forks; should a module of a user have started more, workers are started afresh instead. It ends with the
+driver, and workers end with it, whatever happens: the kernel sends the signal.
 """
 
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import select
 import signal
 import socket
 import sys
 import traceback
-from typing import Any
+from typing import Any, NoReturn
 
+from thresher.runtime.launch import FIRST_FD, launch_zygote, search_path, start_python
 from thresher.runtime.messages import Exited, Fork, Forked, FromZygote, Load, ToZygote
-from thresher.runtime.wire import Channel, PeerGone, socket_pair
+from thresher.runtime.memory import choose_memory_pool
+from thresher.runtime.process_control import end_with_parent, kill_group, name_process
+from thresher.runtime.wire import Channel, PeerGone
 
-SOCKET_FD = 3
-"""Where the zygote finds its end of the connection."""
-SINGLE_THREADED = {
-    "OPENBLAS_NUM_THREADS": "1",
-    "OMP_NUM_THREADS": "1",
-    "JE_ARROW_MALLOC_CONF": "background_thread:false",
-    "MIMALLOC_PURGE_DELAY": "0",
-}
-"""What keeps imports from starting threads, and Arrow's allocators from keeping freed memory."""
-_PRELOADED = ("numpy", "pyarrow", "cloudpickle", "thresher.runtime.worker_process")
-_START = "import sys; sys.path[:] = {path!r}; from thresher.runtime.zygote import main; main({driver})"
-_PR_SET_PDEATHSIG = 1
-_PR_SET_NAME = 15
+_PRELOADED = ("numpy", "pyarrow", "cloudpickle", "thresher.runtime.worker_start")
 
 
-# -- the driver's side ---------------------------------------------------------------------------------------------------
+# -- the driver's side -------------------------------------------------------------------------------------------------
 
 
 class Zygote:
     """The driver's handle on its zygote."""
 
     def __init__(self) -> None:
-        """Start the process; it has a process group of its own, so that Ctrl-C reaches the driver alone."""
-        mine, its = socket_pair()
-        try:
-            self.pid = _spawn(its.fileno())
-        finally:
-            its.close()
-        mine.setblocking(False)
-        self.channel: Channel[FromZygote] = Channel(mine, FromZygote)
+        """Start the process, unless one was started early."""
+        self.pid, sock = launch_zygote()
+        sock.setblocking(False)
+        self.channel: Channel[FromZygote] = Channel(sock, FromZygote)
 
     def load(self, setup: bytes) -> None:
         """Tell what workers are made of."""
-        self.channel.queue(Load(setup))
+        self.channel.queue(Load(setup, search_path()))
 
     def fork(self, request: Fork, sock: socket.socket, arena: int) -> None:
         """Ask for a worker; the socket is handed over."""
         self.channel.queue(request, (sock.detach(), os.dup(arena)))
 
-    def close(self, *, kill: bool = False) -> None:
-        """End the process; workers that are left end with it."""
+    def close(self) -> None:
+        """End the process, also if it is busy with an import; workers that are left end with it."""
         self.channel.close()
-        if kill:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self.pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGTERM)
         with contextlib.suppress(ChildProcessError):  # somebody else in this process reaps children
             os.waitpid(self.pid, 0)
 
 
-def _spawn(fd: int) -> int:
-    here = os.getcwd()
-    path = [entry or here for entry in sys.path]
-    flags = ["-" + "O" * sys.flags.optimize] if sys.flags.optimize else []
-    flags += [f"-W{option}" for option in sys.warnoptions]
-    code = _START.format(path=path, driver=os.getpid())
-    actions: list[tuple[Any, ...]] = [(os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)]
-    if _is_open(2):
-        actions.append((os.POSIX_SPAWN_DUP2, 2, 1))  # results go to stdout, and prints of stages are no results
-    else:
-        actions += [(os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_WRONLY, 0) for number in (1, 2)]
-    actions.append((os.POSIX_SPAWN_DUP2, fd, SOCKET_FD))
-    return os.posix_spawn(
-        sys.executable,
-        [sys.executable, "-P", *flags, "-c", code],
-        {**os.environ, **SINGLE_THREADED},
-        file_actions=actions,
-        setpgroup=0,
-        setsigmask=[],
-    )
+# -- the process itself ------------------------------------------------------------------------------------------------
 
 
-def _is_open(fd: int) -> bool:
-    try:
-        os.fstat(fd)
-    except OSError:
-        return False
-    return True
-
-
-# -- the process itself ----------------------------------------------------------------------------------------------------
-
-
-def main(driver_pid: int) -> None:
-    """Serve the driver until it is gone."""
+def main(driver_pid: int, environment: dict[str, str]) -> NoReturn:
+    """Serve the driver until it is gone. `environment`: the user's values of variables that we set for our imports."""
     end_with_parent(driver_pid, signal.SIGTERM)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     name_process("thresher-zygote")
-    channel: Channel[ToZygote] = Channel(socket.socket(fileno=SOCKET_FD), ToZygote)
+    channel: Channel[ToZygote] = Channel(socket.socket(fileno=FIRST_FD), ToZygote)
     for module in _PRELOADED:
         __import__(module)
-    server = _Server(channel)
+    choose_memory_pool()
+    server = _Server(channel, environment)
     with contextlib.suppress(PeerGone):
         server.serve()
     server.end()
 
 
 class _Server:
-    """Forks workers, and tells when they end."""
+    """Starts workers, and tells when they end."""
 
-    def __init__(self, channel: Channel[ToZygote]) -> None:
+    def __init__(self, channel: Channel[ToZygote], environment: dict[str, str]) -> None:
         self._channel = channel
+        self._environment = environment
         self._setup: Any = None
+        self._setup_bytes = b""
         self._error = ""
         self._workers: dict[int, tuple[int, int]] = {}
         """Descriptor of the process to the worker's id and its pid."""
@@ -137,64 +98,82 @@ class _Server:
                     continue
                 for message in self._channel.receive(wait=True):
                     if isinstance(message, Load):
-                        self._load(message.setup)
+                        self._load(message)
                     else:
-                        poll.register(self._fork(message), select.POLLIN)
+                        poll.register(self._start(message), select.POLLIN)
             self._channel.flush()
 
     def _bury(self, fd: int) -> None:
-        """A worker has ended. What its stages started and left behind ends too, while the group's number is still taken."""
+        """A worker has ended. What its stages left running ends too, while the number of the group is still taken."""
         worker, pid = self._workers.pop(fd)
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(pid, signal.SIGKILL)
+        kill_group(pid)
         self._channel.queue(Exited(worker, _exit_status(fd)))
 
-    def end(self, *_: object) -> None:
+    def end(self, *_signal: object) -> NoReturn:
         """The driver is gone: end the workers and all that they started."""
         for _, pid in self._workers.values():
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(pid, signal.SIGKILL)
+            kill_group(pid)
         os._exit(0)
 
-    def _load(self, setup: bytes) -> None:
-        import gc
-
+    def _load(self, message: Load) -> None:
         from thresher.runtime.setup_pickle import load_setup
-        from thresher.runtime.worker_process import set_up_node_apart
+        from thresher.runtime.worker_start import set_up_node_apart
 
+        self._setup_bytes = message.setup
+        sys.path[:] = message.path
         try:
-            self._setup = load_setup(setup)
+            self._setup = load_setup(message.setup)
             self._error = set_up_node_apart(self._setup)
         except BaseException:  # an import of a user's module may raise anything, SystemExit included
             self._error = traceback.format_exc()
         gc.collect()
         gc.freeze()
 
-    def _fork(self, request: Fork) -> int:
+    def _start(self, request: Fork) -> int:
         """Start a worker; the descriptor of its process."""
         sock, arena = self._channel.take_fd(), self._channel.take_fd()
-        signal.signal(signal.SIGTERM, self.end)
-        zygote = os.getpid()
-        pid = os.fork()
-        if pid == 0:
-            try:
-                signal.signal(signal.SIGTERM, signal.SIG_DFL)
-                end_with_parent(zygote, signal.SIGKILL)
-                os.setpgid(0, 0)
-                self._leave_behind()
-                from thresher.runtime.worker_process import run_worker
-
-                run_worker(request, socket.socket(fileno=sock), arena, self._setup, self._error)
-            except BaseException:
-                traceback.print_exc()
-                os._exit(1)
-            os._exit(0)
+        signal.signal(signal.SIGTERM, self.end)  # from now on there is something to clean up
+        pid = self._fork(request, sock, arena) if _has_one_thread() else self._spawn(request, sock, arena)
         os.close(sock)
         os.close(arena)
         fd = os.pidfd_open(pid)
         self._workers[fd] = (request.worker, pid)
         self._channel.queue(Forked(request.worker, pid))
         return fd
+
+    def _fork(self, request: Fork, sock: int, arena: int) -> int:
+        zygote = os.getpid()
+        pid = os.fork()
+        if pid:
+            return pid
+        try:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            end_with_parent(zygote, signal.SIGKILL)
+            os.setpgid(0, 0)
+            self._leave_behind()
+            os.environ.update(self._environment)
+            from thresher.runtime.worker_start import run_worker
+
+            run_worker(request, socket.socket(fileno=sock), arena, self._setup, self._error)
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+        os._exit(0)
+
+    def _spawn(self, request: Fork, sock: int, arena: int) -> int:
+        """Start a worker that imports everything itself."""
+        setup = os.memfd_create("thresher-setup", os.MFD_CLOEXEC)
+        os.write(setup, self._setup_bytes)
+        fields = tuple(getattr(request, name) for name in request.__struct_fields__)
+        try:
+            return start_python(
+                "worker_start",
+                f"{os.getpid()}, {fields!r}, {self._error!r}",
+                (sock, arena, setup),
+                {**os.environ, **self._environment},
+            )
+        finally:
+            os.close(setup)
 
     def _leave_behind(self) -> None:
         """In a new worker: close what belongs to the zygote. A sibling that kept a socket open would hide its end."""
@@ -203,28 +182,12 @@ class _Server:
             os.close(fd)
 
 
+def _has_one_thread() -> bool:
+    return len(os.listdir("/proc/self/task")) == 1
+
+
 def _exit_status(fd: int) -> int:
     ended = os.waitid(os.P_PIDFD, fd, os.WEXITED)
     os.close(fd)
     assert ended is not None
     return ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status
-
-
-def end_with_parent(parent: int, with_signal: signal.Signals) -> None:
-    """Let the kernel end this process when its parent dies, also if that has happened already."""
-    _prctl(_PR_SET_PDEATHSIG, int(with_signal))
-    if os.getppid() != parent:
-        os._exit(1)
-
-
-def name_process(name: str) -> None:
-    """The name that `top` shows."""
-    import ctypes
-
-    _prctl(_PR_SET_NAME, ctypes.c_char_p(name.encode()[:15]))
-
-
-def _prctl(option: int, value: Any) -> None:
-    import ctypes
-
-    ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0)

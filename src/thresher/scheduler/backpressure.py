@@ -20,7 +20,9 @@ STARVING_SIGHTINGS = 16  # sightings of an idle worker behind a full window befo
 def may_run(state: State, task: Task) -> bool:
     """Whether there is room for what the task will emit; if so, set its reserve aside."""
     op = task.op
-    if not op.emits or state.spec.barrier:
+    if state.spec.barrier:
+        return not (op.source and state.pressure and state.running)  # the oldest task may be behind the barrier
+    if not op.emits:
         return not (op.source and state.pressure) or oldest_task(state) is task
     if state.used + state.reserved + op.credit <= op.limit and (not op.source or source_may_run(state, op)):
         reserve(state, task, op.credit, exempt=False)

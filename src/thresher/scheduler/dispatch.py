@@ -9,7 +9,8 @@ from thresher.scheduler.actions import Dispatch, Resume, TaskRef
 from thresher.scheduler.backpressure import credit_of, may_run, saw_starving
 from thresher.scheduler.lineage import first_leaf, oldest_task, unlink
 from thresher.scheduler.model import NO_LIMIT
-from thresher.scheduler.state import HELD, PARKED, READY, RUNNING, UP, Group, Op, Pool, State, Task, Unit, Worker
+from thresher.scheduler.placement import hold, set_groups
+from thresher.scheduler.state import HELD, PARKED, READY, UP, Group, Op, Pool, State, Task, Unit, Worker
 
 GENERATORS = 2  # different emitting ops a worker may hold tasks of, so that at most two can be parked
 TRIES = 4  # workers looked at for one task; `unblock` looks at all of them when nothing runs
@@ -145,12 +146,12 @@ def assign(state: State, op: Op, level: int) -> bool:
 
 
 def barrier_open(state: State, op: Op) -> bool:
-    """With a barrier an op starts when all units are listed and everything upstream of it has ended."""
-    return op.source or (not state.listing and not any(before.live for before in op.upstream))
+    """With a barrier an op starts when all input is listed and everything upstream of it has ended."""
+    return op.source or (not state.listing_input and not any(before.live for before in op.upstream))
 
 
 def may_prefetch(state: State, op: Op) -> bool:
-    """Dedicated workers always hold their next task; shared ones only if it is short, so that none waits elsewhere idle."""
+    """Dedicated workers always hold their next task; shared ones only a short one, that no idle worker has to miss."""
     return op.pool.dedicated is not None or 0 <= op.average_s < state.spec.prefetch_s
 
 
@@ -290,7 +291,7 @@ def assign_sink(state: State, op: Op, level: int) -> bool:
 def send_to_sink(state: State, unit: Unit, worker: Worker) -> None:
     """Give a worker the next tasks of a unit that it writes, as many as are certain to be next."""
     leaf = first_leaf(unit)
-    assert leaf is not None and leaf.op.ordered and leaf.state == HELD, f"unit {unit.name!r} has nothing to write"
+    assert leaf is not None, f"unit {unit.name!r} is queued for its sink and has nothing to write"
     op = leaf.op
     size = max(op.group, op.spec.batch_size)
     tasks: list[Task] = []
@@ -318,52 +319,3 @@ def start(state: State, worker: Worker, op: Op, tasks: list[Task], *, run_throug
             op.seats += 1
     set_groups(worker, worker.groups + 1)
     state.out.append(Dispatch(worker.id, op.index, tuple(refs)))
-
-
-def hold(state: State, worker: Worker, task: Task, group: Group) -> None:
-    """Book a task as running on a worker."""
-    task.state = RUNNING
-    task.worker = worker
-    task.group = group
-    worker.queue[task] = None
-    state.running += 1
-    if task.op.source and task.op.emits:
-        state.running_sources += 1
-
-
-def let_go(state: State, worker: Worker, task: Task) -> None:
-    """Book a task as no longer in its worker's queue."""
-    del worker.queue[task]
-    state.running -= 1
-    if task.op.source and task.op.emits:
-        state.running_sources -= 1
-    group = task.group
-    assert group is not None, task.story()
-    task.group = None
-    group.left -= 1
-    if not group.left:
-        set_groups(worker, worker.groups - 1)
-        if worker.sinks or worker.parked:
-            state.touched_workers.append(worker)
-
-
-def leave_op(worker: Worker, op: Op) -> None:
-    """Book that a worker holds one task less of an op, parked ones included."""
-    if not op.tracked:
-        return
-    held = worker.ops[op.index] - 1
-    if held:
-        worker.ops[op.index] = held
-    else:
-        del worker.ops[op.index]
-        op.seats -= 1
-
-
-def set_groups(worker: Worker, groups: int) -> None:
-    """Move a worker to its place among those with room."""
-    free = worker.pool.free
-    if worker.groups < len(free):
-        free[worker.groups].pop(worker.id, None)
-    worker.groups = groups
-    if groups < len(free) and worker.state == UP:
-        free[groups][worker.id] = worker

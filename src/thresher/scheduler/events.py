@@ -37,6 +37,7 @@ class UnitsListed(Event, frozen=True, gc=False, omit_defaults=True):
 
     units: tuple[UnitSpec, ...]  # the new ones
     more: bool = False  # whether another UnitsListed follows
+    input_ends: bool = False  # more follows, but only units that are made of the outputs of these
 
 
 class WorkerReady(Event, frozen=True, gc=False, omit_defaults=True):
@@ -145,7 +146,7 @@ class MemorySample(Event, frozen=True, gc=False, omit_defaults=True):
 class Tick(Event, frozen=True, gc=False, omit_defaults=True):
     """Time has passed."""
 
-    t: float  # seconds since the start of the attempt
+    t: float = msgspec.field(name="at")  # seconds since the start; every line of the log has a "t" of its own
 
 
 class StopRequested(Event, frozen=True, gc=False, omit_defaults=True):

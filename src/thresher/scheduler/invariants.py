@@ -39,10 +39,11 @@ def check(scheduler: Scheduler) -> None:
     check_units(state)
 
 
-def require(holds: bool, message: str) -> None:
-    """Raise unless it holds."""
+def require(holds: bool, message: str, about: Task | Worker | None = None) -> None:
+    """Raise unless it holds, with the story of the task or worker it is about (told only then: stories cost time)."""
     if not holds:
-        raise BrokenInvariant(message)
+        story = "" if about is None else f": {about.story()}"
+        raise BrokenInvariant(message + story)
 
 
 def check_places(state: State) -> None:
@@ -50,21 +51,20 @@ def check_places(state: State) -> None:
     in_trees = {task.id: task for unit in state.units.values() for task in subtree(unit) if task.state != DONE}
     ready = {id(task) for op in state.ops if not op.ordered for _, task in op.ready if task.state == READY}
     for task in state.tasks.values():
-        story = task.story()
         on_worker = task.worker is not None and task in task.worker.queue
         parked = task.worker is not None and task.id in task.worker.parked
-        require(on_worker == (task.state in (RUNNING, VOID)), f"queue and state disagree: {story}")
-        require(parked == (task.state == PARKED), f"parked and state disagree: {story}")
-        require((id(task) in ready) == (task.state == READY), f"ready and state disagree: {story}")
+        require(on_worker == (task.state in (RUNNING, VOID)), "queue and state disagree", task)
+        require(parked == (task.state == PARKED), "parked and state disagree", task)
+        require((id(task) in ready) == (task.state == READY), "ready and state disagree", task)
         if task.state == VOID:
-            require(task.id not in in_trees, f"an old epoch is still in the tree: {story}")
+            require(task.id not in in_trees, "an old epoch is still in the tree", task)
             continue
-        require(task.epoch == task.unit.epoch, f"a task of an old epoch lives on: {story}")
+        require(task.epoch == task.unit.epoch, "a task of an old epoch lives on", task)
         sinking = task.id in task.unit.sinking
-        require(sinking != (task.id in in_trees), f"a task must be in the tree or in the sink: {story}")
-        require(not sinking or (task.op.ordered and task.state == RUNNING), f"not a sink's task: {story}")
+        require(sinking != (task.id in in_trees), "a task must be in the tree or in the sink", task)
+        require(not sinking or (task.op.ordered and task.state == RUNNING), "not a sink's task", task)
     for task in in_trees.values():
-        require(state.tasks.get(task.id) is task, f"in the tree, but forgotten: {task.story()}")
+        require(state.tasks.get(task.id) is task, "in the tree, but forgotten", task)
     for op in state.ops:
         live = sum(1 for task in state.tasks.values() if task.op is op and task.state != VOID)
         require(op.live == live, f"op {op.spec.name!r} counts {op.live} tasks, there are {live}")
@@ -89,7 +89,7 @@ def check_bytes(state: State) -> None:
     require(state.reserved == reserved, f"reserved is {state.reserved}, tasks hold {reserved}")
     require(state.excess == excess, f"excess is {state.excess}, tasks hold {excess}")
     for task in state.tasks.values():
-        require(task.reserve == 0 or task.state in (RUNNING, VOID), f"a reserve without use: {task.story()}")
+        require(task.reserve == 0 or task.state in (RUNNING, VOID), "a reserve without use", task)
     if not state.spec.barrier:
         total, budget = state.used + state.reserved - state.excess, state.spec.budget_bytes
         require(total <= budget, f"{total} bytes were given ordinary credit, the budget is {budget}")
@@ -97,24 +97,25 @@ def check_bytes(state: State) -> None:
 
 def check_worker(state: State, worker: Worker) -> None:
     """No worker holds more than it may."""
-    name = f"worker {worker.id}"
     tasks = [item for item in worker.queue if isinstance(item, Task)]
     groups = len({id(task.group) for task in tasks})
-    require(worker.groups == groups <= state.spec.depth, f"{name} counts {worker.groups} groups and holds {groups}")
-    require(len(worker.parked) <= GENERATORS, f"{name} has {len(worker.parked)} parked tasks")
+    require(worker.groups == groups <= state.spec.depth, "the count of groups is wrong, or too many", worker)
+    require(len(worker.parked) <= GENERATORS, "more parked tasks than a worker may have", worker)
     parked = [task.op.index for task in worker.parked.values()]
-    require(len(set(parked)) == len(parked), f"{name} has two parked tasks of one op: {parked}")
+    require(len(set(parked)) == len(parked), "two parked tasks of one op", worker)
     for task in tasks:
-        require(task.op.index not in parked, f"{name} holds a task behind a parked one of its op: {task.story()}")
-        require(task.op.pool is worker.pool, f"{name} holds a task that is not for it: {task.story()}")
+        require(task.op.index not in parked, "a task stands behind a parked one of its op", task)
+        require(task.op.pool is worker.pool, "a task is on a worker that is not for it", task)
     held: dict[int, int] = {}
     for task in tasks + list(worker.parked.values()):
         if task.op.tracked:
             held[task.op.index] = held.get(task.op.index, 0) + 1
-    require(held == worker.ops, f"{name} counts {worker.ops} tasks by op and holds {held}")
+    require(held == worker.ops, "the count of tasks by op is wrong", worker)
     for level, free in enumerate(worker.pool.free):
         listed = worker.id in free
-        require(listed == (worker.state == UP and worker.groups == level), f"{name} is wrongly listed at {level}")
+        require(
+            listed == (worker.state == UP and worker.groups == level), "wrongly listed among those with room", worker
+        )
 
 
 def check_units(state: State) -> None:
@@ -141,6 +142,6 @@ def check_open_unit(unit: Unit) -> None:
         raise BrokenInvariant(f"unit {unit.name!r} has nothing to do and is not committed")
     leaf = first_leaf(unit)
     if leaf is not None and leaf.state == HELD:
-        require(unit.eligible or not leaf.op.ordered, f"nothing earlier can come, but it is held: {leaf.story()}")
+        require(unit.eligible or not leaf.op.ordered, "nothing earlier can come, but it is held", leaf)
     if unit.sink_worker is not None:
         require(unit.sink_worker.units.get(unit.name) is unit, f"unit {unit.name!r} and its sink worker disagree")

@@ -60,15 +60,20 @@ def first_leaf(node: Task | Unit) -> Task | None:
 
 
 def oldest_task(state: State) -> Task | None:
-    """The first task of all units in lineage order: the one that may always run, so that nothing deadlocks."""
+    """The first task of all units in lineage order: the one that may always run, so that nothing deadlocks.
+
+    What a sink is just writing is older than the rest of its unit.
+    """
     heap = state.oldest_units
     while heap:
         key, unit = heap[0]
-        if unit.first is not None and unit.key is key:
-            return first_leaf(unit)
-        heappop(heap)
         if unit.key is key:
+            if unit.sinking:
+                return next(iter(unit.sinking.values()))
+            if unit.first is not None:
+                return first_leaf(unit)
             unit.listed = False
+        heappop(heap)
     return None
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from thresher.scheduler.actions import Fail, Requeue, StartWorker
 from thresher.scheduler.backpressure import release, return_reserve
-from thresher.scheduler.dispatch import enqueue, leave_op, let_go
+from thresher.scheduler.dispatch import enqueue
 from thresher.scheduler.lineage import subtree
+from thresher.scheduler.placement import leave_op, let_go
 from thresher.scheduler.state import (
     ENDED,
     HELD,

@@ -143,9 +143,9 @@ class Unit:
         self.sink_worker: Worker | None = None  # who holds its sink state
         self.listed = False  # has an entry in State.oldest_units
         self.stream = stream  # the stream that cuts this unit, if any
-        self.accept_run = stream.run if stream else 0  # first run of the stream whose tasks count for this epoch
+        self.accept_run: int = stream.run if stream else 0  # first run of the stream whose tasks count for this epoch
         self.is_stream = False
-        self.run = 0  # stream: number of this run of its source task
+        self.run: int = 0  # stream: number of this run of its source task
         self.rerun = False  # stream: a unit needs it to be read once more
         self.children: dict[str, Unit] = {}  # stream: its units that are not committed
         self.ordinal = 0
@@ -228,6 +228,14 @@ class Worker:
         self.sinks: list[tuple[Key, Unit]] = []  # heap of units with a task for the sink here; may be stale
         self.units: dict[str, Unit] = {}  # units whose sink state it holds
 
+    def story(self) -> str:
+        """Everything known about the worker, for messages."""
+        queue = [item.id if isinstance(item, Task) else f"commit {item.name}" for item in self.queue]
+        return (
+            f"worker {self.id} ({WORKER_STATES[self.state]}), {self.groups} groups, queue {queue}, "
+            f"parked {list(self.parked)}, tasks by op {self.ops}, writes {list(self.units)}"
+        )
+
 
 class Pool:
     """Workers that serve the same ops."""
@@ -252,6 +260,7 @@ class State:
         "committed",
         "excess",
         "listing",
+        "listing_input",
         "next_root",
         "next_worker",
         "oldest_units",
@@ -289,6 +298,7 @@ class State:
         self.committed: set[str] = set()
         self.unfinished = 0  # units that are not committed and streams that are not read
         self.listing = True  # more units may be listed
+        self.listing_input = True  # more of them may be input
         self.oldest_units: list[tuple[Key, Unit]] = []  # heap of units that have tasks; entries may be stale
         self.serial_number = 0
         self.next_root = -1

@@ -15,7 +15,7 @@ from typing import Any
 
 from thresher.scheduler.actions import AnyAction, Finish, Release, Requeue, StopWorker
 from thresher.scheduler.backpressure import release, return_reserve
-from thresher.scheduler.dispatch import dispatch, leave_op, let_go, set_groups
+from thresher.scheduler.dispatch import dispatch
 from thresher.scheduler.events import (
     AnyEvent,
     CommitFailed,
@@ -38,6 +38,7 @@ from thresher.scheduler.events import (
 )
 from thresher.scheduler.lineage import unlink
 from thresher.scheduler.model import IllegalEvent, RunSpec
+from thresher.scheduler.placement import let_go, set_groups
 from thresher.scheduler.rates import saw_time, set_credit, set_window
 from thresher.scheduler.recovery import (
     blame_unit,
@@ -129,7 +130,7 @@ def find_running(state: State, task_id: int, worker_id: int) -> Task | None:
 
 
 def drop_outputs(state: State, task: Task, outputs: tuple[Emitted, ...]) -> None:
-    """Free what a task of an old epoch emitted. Results are not payloads: the driver keeps those of the commit's epoch."""
+    """Free what a task of an old epoch emitted. Results are no payloads: the driver knows their epoch."""
     if task.op.emits:
         state.released.extend(output.task for output in outputs if output.task)
 
@@ -138,6 +139,7 @@ def on_units_listed(state: State, event: UnitsListed) -> None:
     for unit in event.units:
         add_unit(state, unit)
     state.listing = event.more
+    state.listing_input = event.more and not event.input_ends
 
 
 def on_worker_ready(state: State, event: WorkerReady) -> None:

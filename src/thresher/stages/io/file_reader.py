@@ -31,9 +31,11 @@ class FileReader(SourceStage[DocumentBatch]):
     ) -> None:
         """Nothing is looked at before the run begins.
 
-        `file_paths`: a file, a folder (recursive), a glob, or a list of them, local or as URLs. `files_per_partition`: exactly
-        so many whole files per unit, instead of cutting by `blocksize`. `fields`: keep only these. `limit`: the first N
-        records in input order. `storage_options` are given to fsspec for URLs.
+        `file_paths`: a file, a folder (recursive), a glob, or a list of them, local or as URLs.
+        `files_per_partition`: exactly so many whole files per unit, instead of cutting by `blocksize`.
+        `blocksize`: how many bytes make a unit, the piece of input that is committed and resumed.
+        `fields`: keep only these. `limit`: the first N records in input order.
+        `storage_options` are given to fsspec for URLs.
         """
         name = type(self).__name__
         self.file_paths = _check_paths(name, file_paths)
@@ -61,7 +63,7 @@ def _check_paths(name: str, given: Any) -> str | list[str]:
 
 
 def _check_count(what: str, given: Any) -> int | None:
-    if given is None or isinstance(given, int) and not isinstance(given, bool) and given >= 1:
+    if given is None or (isinstance(given, int) and not isinstance(given, bool) and given >= 1):
         return given
     raise UsageError(f"{what}: {given!r} is not a whole number of 1 or more; leave it out for no limit")
 

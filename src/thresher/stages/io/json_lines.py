@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """From bytes to records: finds the lines of a chunk and checks that each is a JSON object in valid UTF-8.
 
-The check decodes nothing: fields are decoded later, by the stages that ask for them. The bytes of a line are kept as they came,
-without the line feed; a carriage return before it, or white space around the object, stays part of the line, so that a record
-that nothing changes is written as it was.
+The check decodes nothing: fields are decoded later, by the stages that ask for them. The bytes of a line are kept as
+they came, without the line feed; a carriage return before it, or white space around the object, stays part of the line,
+so that a record that nothing changes is written as it was.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ class _AnyObject(msgspec.Struct, gc=False):
 
 
 _CHECK = msgspec.json.Decoder(_AnyObject).decode
+_CHECK_ALL = msgspec.json.Decoder(_AnyObject).decode_lines
+_OPENING, _CLOSING, _CARRIAGE_RETURN = b"{}\r"
 
 Source = tuple[str, str]
 """The prefix of record ids and the path of a file."""
@@ -39,8 +41,9 @@ def parse_chunk(chunk: RawChunk, fields: Sequence[str] | None = None) -> Documen
     view = memoryview(buffer)
     starts, ends = record_spans(view)
     failed: list[FailedRows] = []
-    if not (_all_objects(view, starts, ends) and is_utf8(view)):
-        bad = _find_bad_lines(view, starts, ends)
+    utf8 = is_utf8(view)
+    if not (utf8 and all_objects(view, starts, ends)):
+        bad = _find_bad_lines(view, starts, ends, utf8)
         if bad:
             failed = _set_aside(bad, view, (starts, ends), chunk)
             good = np.ones(len(starts), dtype=bool)
@@ -64,28 +67,49 @@ def is_utf8(view: memoryview) -> bool:
     return True
 
 
-def _all_objects(view: memoryview, starts: Rows, ends: Rows) -> bool:
-    check = _CHECK
+def all_objects(view: memoryview, starts: Rows, ends: Rows) -> bool:
+    """Whether every line holds exactly one JSON object; one call for all lines. `False` may also mean "look closer".
+
+    The decoder goes from object to object and takes a line feed for white space. But where every line begins with `{`
+    and ends with `}`, no object can reach over a line feed (nothing in JSON allows a `{` behind a `}`), so each line
+    holds at least one, and as many objects as lines means one each.
+    """
+    if not len(starts):
+        return True
+    characters = np.frombuffer(view, dtype=np.uint8)
+    last = characters[ends - 1]
+    last = np.where(last == _CARRIAGE_RETURN, characters[ends - 2], last)
+    if bool((characters[starts] != _OPENING).any()) or bool((last != _CLOSING).any()):
+        return False
     try:
-        for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
-            check(view[start:end])
+        return len(_CHECK_ALL(view)) == len(starts)
     except (msgspec.DecodeError, RecursionError):
         return False
-    return True
 
 
-def _find_bad_lines(view: memoryview, starts: Rows, ends: Rows) -> dict[int, tuple[str, str]]:
-    """Number of each line that is no record, with the kind of error and what is wrong."""
-    bad = {}
+def _find_bad_lines(view: memoryview, starts: Rows, ends: Rows, utf8: bool) -> dict[int, tuple[str, str]]:
+    """Number of each line that is no record, with the kind of error and what is wrong; `utf8`: the buffer is valid."""
+    bad: dict[int, tuple[str, str]] = {}
     for row, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
-        fault = line_fault(view[start:end])
+        fault = line_fault(view[start:end], utf8)
         if fault is not None:
             bad[row] = fault
     return bad
 
 
-def line_fault(line: memoryview) -> tuple[str, str] | None:
-    """Kind of error and explanation for a line that is not a JSON object in valid UTF-8."""
+def line_fault(line: memoryview, utf8: bool = False) -> tuple[str, str] | None:
+    """Kind of error and explanation for a line that is not a JSON object in valid UTF-8 (known to be valid: `utf8`)."""
+    fault: tuple[str, str] | None = None
+    try:
+        _CHECK(line)
+    except msgspec.ValidationError as error:
+        fault = "not-an-object", f"the line is JSON, but not an object ({error})"
+    except msgspec.DecodeError as error:
+        fault = "not-json", f"the line is not JSON ({error})"
+    except RecursionError:
+        fault = "too-deep", "the line is nested too deeply to be read"
+    if fault is None and utf8:
+        return None
     raw = bytes(line)
     if b"\0" in raw:
         return "nul-byte", f"byte {raw.index(0)} of the line is a NUL, which JSON does not allow"
@@ -93,15 +117,7 @@ def line_fault(line: memoryview) -> tuple[str, str] | None:
         raw.decode("utf-8")
     except UnicodeDecodeError as error:
         return "invalid-utf8", f"byte {error.start} of the line is not valid UTF-8 ({error.reason})"
-    try:
-        _CHECK(raw)
-    except msgspec.ValidationError as error:
-        return "not-an-object", f"the line is JSON, but not an object ({error})"
-    except msgspec.DecodeError as error:
-        return "not-json", f"the line is not JSON ({error})"
-    except RecursionError:
-        return "too-deep", "the line is nested too deeply to be read"
-    return None
+    return fault
 
 
 def _set_aside(
@@ -122,11 +138,12 @@ def _set_aside(
 
 
 def failed_lines(error: str, source: Source, lines: Sequence[tuple[int, str, bytes]]) -> FailedRows:
-    """Lines of one file that could not be read: place in the unpacked file, explanation, raw bytes."""
+    """Records of one file that could not be read: place in the unpacked file, explanation, raw bytes."""
+    place = "row" if source[0].endswith("r") else "byte"
     return FailedRows(
         batch=None,
         error=error,
-        messages=[f"{source[1]}, byte {position}: {message}" for position, message, _ in lines],
+        messages=[f"{source[1]}, {place} {position}: {message}" for position, message, _ in lines],
         lines=[raw for _, _, raw in lines],
         ids=RecordIds((source,), np.array([position for position, _, _ in lines], dtype=np.int64)),
     )

@@ -28,7 +28,7 @@ _SMALL = 64
 _UNPACKS_TO = 8
 """How much larger a packed file is taken to be when unpacked."""
 _LARGE_FRAME = 4
-"""Frames of more than so many times `blocksize` are streamed: a unit should not be much larger than the user asked for."""
+"""Frames of more than so many times `blocksize` are streamed: a unit should be about as large as the user asked for."""
 _SNIFF_TOGETHER = 64
 """Remote files are looked at in groups of so many at once."""
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Cuts a file into chunks of whole lines, in constant memory whatever the lines are.
 
-A chunk ends behind a line feed (the last one at the end of the file). It never reaches over a border between units: a unit
-owns the lines that start in its range, so the chunk before a border ends with the line that crosses it. A line that is too
-large is passed over without being held.
+A chunk ends behind a line feed (the last one at the end of the file). It never reaches over a border between units: a
+unit owns the lines that start in its range, so the chunk before a border ends with the line that crosses it. A line
+that is too large is passed over without being held.
 """
 
 from __future__ import annotations
@@ -97,6 +97,7 @@ class LineCutter:
         self._source = source
         self._rules = rules
         self._position = rules.position
+        self._hold_bytes = max(rules.max_record_bytes, HEAD_BYTES)
         self._capacity = self._wanted()
         self._buffer = memoryview(b"")
         self._filled = 0
@@ -113,10 +114,10 @@ class LineCutter:
                 yield from self._take(cut)
             elif self._ended:
                 break
-            elif self._filled - self._bom() > self._rules.max_record_bytes:
+            elif self._filled - self._bom() > self._hold_bytes:
                 yield self._pass_too_large()
             else:
-                self._capacity = min(2 * self._capacity, max(self._capacity + 1, self._rules.max_record_bytes + 4))
+                self._capacity = min(2 * self._capacity, max(self._capacity + 1, self._hold_bytes + len(BOM) + 1))
         if self._damage is not None and self._position < self._rules.stop:
             yield Damage(
                 self._position,
@@ -135,7 +136,7 @@ class LineCutter:
         """Read until the buffer is full or the source has ended. What is left of the last chunk comes first."""
         if len(self._buffer) < self._capacity and not self._ended:
             # Not `bytearray`: that would write zeros over memory that is filled in a moment.
-            larger = memoryview(np.empty(self._capacity, dtype=np.uint8))
+            larger = np.empty(self._capacity, dtype=np.uint8).data
             larger[: self._filled] = self._buffer[: self._filled]
             self._buffer = larger
         while not self._ended and self._filled < len(self._buffer):
@@ -264,7 +265,7 @@ def without_large_lines(offset: int, chunk: memoryview, max_record_bytes: int) -
         first, last = int(starts[row]), int(ends[row])
         if first > start:
             yield Lines(offset + start, chunk[start:first])
-        yield TooLarge(offset + first, last - first, bytes(chunk[first : first + HEAD_BYTES]))
+        yield TooLarge(offset + first, last - first, bytes(chunk[first:last][:HEAD_BYTES]))
         start = last + 1
     if start < len(chunk):
         yield Lines(offset + start, chunk[start:])

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """From what a user writes as `file_paths` (a file, a folder, a glob, a list of them) to files in input order.
 
-Input order is the byte order of paths relative to the root: the folder, the fixed part of the glob, the parent of a single
-file, the common parent of a list. A file that several entries of a list name is read once.
+Input order is the byte order of paths relative to the root: the folder, the fixed part of the glob, the parent of a
+single file, the common parent of a list. A file that several entries of a list name is read once.
 """
 
 from __future__ import annotations
@@ -171,8 +171,7 @@ def _files_of(entry: _Entry, wanted: Wanted, storage_options: StorageOptions) ->
         entry.base, storage_options, hidden=True, descend=lambda folder: _leads_to(folder.split("/"), pattern)
     )
     matching = ((info, _fits(info.relative.split("/"), pattern)) for info in found)
-    fitting = {1: wanted.takes, 2: lambda _: True}
-    files = (info for info, how in matching if how and fitting[how](info.relative))
+    files = (info for info, how in matching if how == 2 or (how == 1 and wanted.takes(info.relative)))
     return _taken(entry, files, wanted, lambda _: True)
 
 
@@ -219,10 +218,11 @@ def _leads_to(names: Sequence[str], pattern: Sequence[str]) -> bool:
     """Whether files below a folder may fit a pattern."""
     if not names:
         return True
-    if not pattern or pattern[0] == "**":
-        return (
-            not is_hidden(names[0]) and _leads_to(names[1:], pattern) or bool(pattern) and _leads_to(names, pattern[1:])
-        )
+    if not pattern:
+        return not any(is_hidden(name) for name in names)
+    if pattern[0] == "**":
+        deeper = not is_hidden(names[0]) and _leads_to(names[1:], pattern)
+        return deeper or _leads_to(names, pattern[1:])
     return _name_fits(names[0], pattern[0]) and _leads_to(names[1:], pattern[1:])
 
 

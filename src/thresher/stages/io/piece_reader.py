@@ -7,13 +7,13 @@ import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from thresher.core.filesystem import StorageOptions, file_info, is_url, open_read, read_start
+from thresher.core.filesystem import StorageOptions
 from thresher.core.source import ReadContext
 from thresher.core.unit import Piece, Unit
-from thresher.errors import InputError
 from thresher.stages.io.compression import UnpackedFile, unpack
 from thresher.stages.io.content import SNIFF_BYTES, Content, content_of
 from thresher.stages.io.lines import HEAD_BYTES, ByteSource, Cut, CutRules, Damage, LineCutter, Lines, record_spans
+from thresher.stages.io.unchanged import open_piece
 from thresher.stages.io.zstd_frames import find_frames, unpack_zstd
 
 _UNREADABLE = {
@@ -71,57 +71,40 @@ def _first_records(found: Iterator[PieceOf], limit: int) -> Iterator[PieceOf]:
 
 
 def _cut_piece(piece: Piece, rules: CutRules, storage_options: StorageOptions) -> Iterator[Cut]:
-    _check_unchanged(piece, storage_options)
-    if piece.start == 0:
-        head = read_start(piece.path, SNIFF_BYTES, storage_options)
-        content = content_of(head, piece.path)
-    else:
-        head, content = b"", Content.ZSTD if piece.row else Content.PLAIN
-    if content.unreadable:
-        error, message = _UNREADABLE[content]
-        yield Damage(0, head[:HEAD_BYTES], error, f"{piece.path}: {message}")
-        return
-    if content is Content.PLAIN:
-        yield from _cut_plain(piece, rules, storage_options)
-    elif content is Content.ZSTD and piece.end >= 0:
-        yield from _cut_frames(piece, rules)
-    else:
-        with contextlib.closing(open_read(piece.path, 0, storage_options)) as opened:
-            source = UnpackedFile(opened, unpack(opened, piece.path, content))
-            yield from LineCutter(source, rules)
+    opened = open_piece(piece, max(0, piece.start - 1) if not piece.row else piece.start, storage_options)
+    with contextlib.closing(opened):
+        if piece.start > 0:
+            content = Content.ZSTD if piece.row else Content.PLAIN
+        else:
+            head = opened.read(SNIFF_BYTES)
+            opened.seek(0)
+            content = content_of(head, piece.path)
+        if content.unreadable:
+            error, message = _UNREADABLE[content]
+            yield Damage(0, head[:HEAD_BYTES], error, message)
+        elif content is Content.PLAIN:
+            source: ByteSource = opened  # type: ignore[assignment]  # typeshed leaves readinto out of BinaryIO
+            yield from LineCutter(source, _block_rules(piece, rules))
+        elif content is Content.ZSTD and piece.end >= 0:
+            source = UnpackedFile(unpack_zstd(opened, piece.start))
+            yield from LineCutter(source, _frame_rules(piece, rules))
+        else:
+            yield from LineCutter(UnpackedFile(unpack(opened, content)), rules)
 
 
-def _cut_plain(piece: Piece, rules: CutRules, storage_options: StorageOptions) -> Iterator[Cut]:
+def _block_rules(piece: Piece, rules: CutRules) -> CutRules:
     """A block owns the lines that start in it: it begins behind the first line feed from the byte before it on."""
     start = max(0, piece.start - 1)
     stop = piece.size if piece.end < 0 else piece.end
-    with contextlib.closing(open_read(piece.path, start, storage_options)) as opened:
-        source: ByteSource = opened  # type: ignore[assignment]  # typeshed leaves readinto out of BinaryIO
-        own = replace(
-            rules, position=start, skip_first_line=piece.start > 0, stop=stop, expected_bytes=piece.size - start
-        )
-        yield from LineCutter(source, own)
+    skip = piece.start > 0
+    return replace(rules, position=start, skip_first_line=skip, stop=stop, expected_bytes=piece.size - start)
 
 
-def _cut_frames(piece: Piece, rules: CutRules) -> Iterator[Cut]:
+def _frame_rules(piece: Piece, rules: CutRules) -> CutRules:
     """Frames own the lines that start behind their first byte, up to the first byte of the next frames.
 
     So no unit needs to know how the frame before it ended: it passes over everything up to its first line feed.
     """
     frames = find_frames(piece.path, piece.start, piece.end) or []
     stop = piece.row + sum(frame.unpacked for frame in frames) + 1
-    with contextlib.closing(open_read(piece.path, piece.start)) as opened:
-        source = UnpackedFile(opened, unpack_zstd(opened, piece.path, piece.start))
-        yield from LineCutter(source, replace(rules, position=piece.row, skip_first_line=piece.row > 0, stop=stop))
-
-
-def _check_unchanged(piece: Piece, storage_options: StorageOptions) -> None:
-    """A file that changed after it was listed would give records with wrong ids, or half of one."""
-    if is_url(piece.path) and piece.start > 0:
-        return  # one question per file is enough where a question is a request
-    now = file_info(piece.path, storage_options)
-    if (now.size, now.version) != (piece.size, piece.version):
-        raise InputError(
-            f"{piece.path} changed while it was read (it had {piece.size} bytes, now {now.size}); "
-            "leave input alone during a run, then run again with --fresh"
-        )
+    return replace(rules, position=piece.row, skip_first_line=piece.row > 0, stop=stop)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """zstd files: where their frames lie, and unpacking them block by block.
 
-A frame says how large its blocks are, so walking over it costs a few bytes per 128 kB and no unpacking. Giving the library one
-block at a time bounds what comes out at once (128 kB, whatever a hostile file claims), and tells a file that was cut short
-from one that is whole.
+A frame says how large its blocks are, so walking over it costs a few bytes per 128 kB and no unpacking. Giving the
+library one block at a time bounds what comes out at once (128 kB, whatever a hostile file claims), and tells a file
+that was cut short from one that is whole.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import BinaryIO, cast
+from typing import BinaryIO
 
 from thresher.stages.io.damage import corrupt, trailing_garbage, truncated
+from thresher.stages.io.feed import Feed
 
 _MAGIC = b"\x28\xb5\x2f\xfd"
 _HEADER_MAX = 18
 _CHECKSUM = 4
 _REPEATED, _RESERVED = 1, 3
-_READ_BYTES = 2**20
 _MAX_WINDOW = 2**27
 """What a frame may ask for as memory (zstd's own limit): 128 MiB."""
 
@@ -59,7 +59,7 @@ def find_frames(path: str, start: int = 0, end: int | None = None) -> list[Frame
     return frames if position <= size else None
 
 
-def _find_frame(opened: io.BufferedReader, position: int, head: bytes) -> Frame | None:
+def _find_frame(opened: BinaryIO, position: int, head: bytes) -> Frame | None:
     import zstandard
 
     try:
@@ -72,7 +72,7 @@ def _find_frame(opened: io.BufferedReader, position: int, head: bytes) -> Frame 
     return None if last is None else Frame(position, last + checksum, unpacked)
 
 
-def _walk_blocks(opened: io.BufferedReader, position: int) -> int | None:
+def _walk_blocks(opened: BinaryIO, position: int) -> int | None:
     """One past the last block of a frame whose blocks begin at `position`."""
     while True:
         opened.seek(position)
@@ -99,54 +99,31 @@ def is_skippable(head: bytes) -> bool:
     return head[1:4] == b"\x2a\x4d\x18" and head[0] >> 4 == 5
 
 
-class _Feed:
-    """Reads a file from front to back and knows where it is."""
-
-    def __init__(self, opened: BinaryIO, path: str, position: int) -> None:
-        self.path = path
-        self.position = position
-        self._buffered = io.BufferedReader(cast(io.RawIOBase, opened), _READ_BYTES)
-        self._ahead = b""
-
-    def peek(self, count: int) -> bytes:
-        """The next `count` bytes, fewer at the end; they stay unread."""
-        if len(self._ahead) < count:
-            self._ahead += self._buffered.read(count - len(self._ahead))
-        return self._ahead[:count]
-
-    def take(self, count: int) -> bytes:
-        """The next `count` bytes; `truncated` when the file has fewer."""
-        taken = self.peek(count)
-        self.position += len(taken)
-        self._ahead = self._ahead[count:]
-        if len(taken) < count:
-            raise truncated(self.path, self.position, "zstd")
-        return taken
-
-    def skip(self, count: int) -> None:
-        """Pass over `count` bytes."""
-        while count > 0:
-            count -= len(self.take(min(count, _READ_BYTES)))
-
-
-def unpack_zstd(opened: BinaryIO, path: str, position: int = 0) -> Iterator[bytes]:
+def unpack_zstd(opened: BinaryIO, position: int = 0) -> Iterator[bytes]:
     """The unpacked bytes of all frames from byte `position` on, where `opened` stands, in pieces of at most 128 kB."""
-    feed = _Feed(opened, path, position)
+    feed = Feed(opened, position)
     while True:
         head = feed.peek(_HEADER_MAX)
         if not head:
             return
         if is_skippable(head):
-            feed.skip(8 + int.from_bytes(feed.peek(8)[4:8], "little"))
+            _skip(feed, 8 + int.from_bytes(_whole(feed.peek(8), 8, feed)[4:], "little"))
         elif head.startswith(_MAGIC):
             yield from _unpack_frame(feed, head)
         elif _MAGIC.startswith(head):
-            raise truncated(path, feed.position + len(head), "zstd")
+            raise truncated(feed.position + len(head), "zstd")
         else:
-            raise trailing_garbage(path, feed.position, "zstd")
+            raise trailing_garbage(feed.position, "zstd")
 
 
-def _unpack_frame(feed: _Feed, head: bytes) -> Iterator[bytes]:
+def _skip(feed: Feed, count: int) -> None:
+    while count > 0:
+        step = min(count, 2**16)
+        _whole(feed.take(step), step, feed)
+        count -= step
+
+
+def _unpack_frame(feed: Feed, head: bytes) -> Iterator[bytes]:
     import zstandard
 
     try:
@@ -158,21 +135,22 @@ def _unpack_frame(feed: _Feed, head: bytes) -> Iterator[bytes]:
         while not last:
             last, kind, stored = _block(_whole(feed.peek(3), 3, feed))
             if kind == _RESERVED:
-                raise corrupt(feed.path, feed.position, "zstd", "a block of a kind that does not exist")
-            unpacked = unpacker.decompress(feed.take(3 + stored))
+                raise corrupt(feed.position, "zstd", "a block of a kind that does not exist")
+            unpacked = unpacker.decompress(_whole(feed.take(3 + stored), 3 + stored, feed))
             if unpacked:
                 yield unpacked
         if checksum:
-            unpacked = unpacker.decompress(feed.take(_CHECKSUM))
+            unpacked = unpacker.decompress(_whole(feed.take(_CHECKSUM), _CHECKSUM, feed))
             if unpacked:
                 yield unpacked
     except zstandard.ZstdError as error:
         if len(head) < _HEADER_MAX and "not enough input" in str(error).lower():
-            raise truncated(feed.path, feed.position + len(head), "zstd") from error
-        raise corrupt(feed.path, feed.position, "zstd", error) from error
+            raise truncated(feed.position + len(head), "zstd") from error
+        raise corrupt(feed.position, "zstd", error) from error
 
 
-def _whole(found: bytes, count: int, feed: _Feed) -> bytes:
+def _whole(found: bytes, count: int, feed: Feed) -> bytes:
+    """`found`, if it is as long as it should be; else the file has ended."""
     if len(found) < count:
-        raise truncated(feed.path, feed.position + len(found), "zstd")
+        raise truncated(feed.position + len(feed.peek(count)), "zstd")
     return found

@@ -72,7 +72,10 @@ def _modified(batch: DocumentBatch, function: Callable[[str], str], source: str,
     for text in new:
         if not isinstance(text, str):
             raise TypeError(f"Modify: {function!r} returned a {type(text).__name__} for {source!r}; a string is needed")
-    return batch if source == target and new == texts else batch.replace(target, new)
+    if source != target:
+        return batch.replace(target, new)
+    changed = [text != before for text, before in zip(new, texts, strict=True)]
+    return batch.replace(target, new, changed) if any(changed) else batch
 
 
 def _function(modifier: Any) -> Callable[[str], str]:

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`thresher run`: run a recipe to its end."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from thresher.cli.arguments import add_recipe_arguments, executor_options, read_settings
+from thresher.cli.printing import print_json, print_result, print_warning, wants_color
+
+DESCRIPTION = "Run a recipe. The same command goes on where an earlier one was ended."
+PLANNED_FLAGS = ("--gpus", "--address", "--keep-scores", "--metrics-port", "--dashboard")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags."""
+    add_recipe_arguments(parser)
+    parser.add_argument("--run-dir", metavar="DIR", help="where to keep the run folder")
+    parser.add_argument("--fresh", action="store_true", help="start over: replace what an earlier run wrote")
+    parser.add_argument("--accept-changes", action="store_true", help="go on although recipe or input changed")
+    parser.add_argument("--max-errors", metavar="N|P%", help="stop when more records fail than this (default 5%%)")
+    parser.add_argument("--dropped-to", metavar="DIR", help="keep dropped records there, with their reasons")
+    parser.add_argument("--no-ledger", action="store_true", help="keep no run folder; the run cannot be resumed")
+    parser.add_argument("--quiet", action="store_true", help="print nothing but errors")
+
+
+def execute(arguments: argparse.Namespace) -> int:
+    """Load the recipe, run it, print what happened."""
+    put_trusted_on_path(arguments)
+    if arguments.executor in (None, "local"):
+        _start_workers_early()
+    recipe = load(arguments)
+    executor = recipe.make_executor(executor_options(arguments), print_warning if arguments.allow_unsupported else None)
+    options: dict[str, Any] = {
+        **recipe.options,
+        "run_dir": arguments.run_dir,
+        "fresh": arguments.fresh,
+        "accept_changes": arguments.accept_changes,
+        "ledger": not arguments.no_ledger,
+        "progress": "none" if arguments.quiet else "auto",
+        "recipe": recipe.resolved,
+    }
+    options |= {
+        key: value
+        for key, value in (("max_errors", arguments.max_errors), ("dropped_to", arguments.dropped_to))
+        if value is not None
+    }
+    report = recipe.pipeline().run(executor, **options).to_dict()
+    if arguments.json:
+        print_json(report)
+    elif not arguments.quiet:
+        from thresher.observe.report import summary_text
+
+        print_result(summary_text(report, wants_color(sys.stdout)))
+    return 0
+
+
+def put_trusted_on_path(arguments: argparse.Namespace) -> None:
+    """Whoever trusts a module by name means one in the current folder as well; workers get the same path."""
+    if arguments.trust and os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())
+
+
+def load(arguments: argparse.Namespace) -> Any:
+    """The recipe that the arguments name, with what they set."""
+    from thresher.core.recipe import load_recipe
+
+    return load_recipe(arguments.recipe, read_settings(arguments.settings), frozenset(arguments.trust))
+
+
+def _start_workers_early() -> None:
+    """Let workers start while the recipe is read; where that is not offered, they start later."""
+    start_early: Callable[[], None] | None = getattr(
+        importlib.import_module("thresher.runtime.zygote"), "start_early", None
+    )
+    if start_early is not None:
+        start_early()

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The event log of one attempt: zstd segments of JSON lines, readable up to the last flush after any kill."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+from thresher.errors import CheckFailedError, RunFailedError
+from thresher.scheduler.log import encode_line, encode_start
+
+if TYPE_CHECKING:
+    from thresher.scheduler.actions import Action
+    from thresher.scheduler.events import Event
+    from thresher.scheduler.model import RunSpec
+
+FRAME_BYTES = 1_000_000
+"""Unpacked bytes after which a frame is ended without waiting for `flush`: bounds what is held in memory."""
+SEGMENT_BYTES = 8_000_000
+"""Unpacked bytes after which a new segment begins."""
+LEVEL = 1
+"""Log lines are so repetitive that higher levels cost time and save little."""
+
+
+class EventLog:
+    """Writes the log of one attempt into a folder of its own.
+
+    Every flush ends a zstd frame, so a reader needs nothing that came after it. Lines written since are lost if the
+    process is killed; the ledger, not the log, says what is done.
+    """
+
+    def __init__(self, folder: Path | str) -> None:
+        # Imported here: a run without a log, and `import thresher`, do not pay for it.
+        from zstandard import ZstdCompressor
+
+        self._folder = Path(folder)
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._compress = ZstdCompressor(level=LEVEL).compress
+        self._lines: list[bytes] = []
+        self._pending_bytes = 0
+        self._segment_bytes = 0
+        self._segments = 0
+        self._file: IO[bytes] | None = None
+
+    def start(self, spec: RunSpec, **more: object) -> None:
+        """Write line 0: the spec, and whatever else describes the run."""
+        line = encode_start(spec, **more)
+        self._lines.append(line)
+        self._pending_bytes += len(line) + 1
+
+    def write(self, n: int, t: float, item: Event | Action) -> None:
+        """Write line `n`: what happened, or was decided, `t` seconds after the start of the attempt."""
+        line = encode_line(n, t, item)
+        self._lines.append(line)
+        self._pending_bytes += len(line) + 1
+        if self._pending_bytes >= FRAME_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        """Make everything written so far readable by others. Costs nothing when there is nothing new."""
+        if not self._lines:
+            return
+        self._lines.append(b"")  # the line feed of the last line
+        frame = self._compress(b"\n".join(self._lines))
+        self._lines.clear()
+        self._put(frame)
+        self._segment_bytes += self._pending_bytes
+        self._pending_bytes = 0
+        if self._segment_bytes >= SEGMENT_BYTES:
+            self._end_segment()
+
+    def close(self) -> None:
+        """Flush and close; the log takes no more lines."""
+        self.flush()
+        self._end_segment()
+
+    def _put(self, frame: bytes) -> None:
+        path = self._folder / f"{self._segments:06d}.jsonl.zst"
+        try:
+            if self._file is None:
+                # Unbuffered: what is given to the kernel survives the death of this process.
+                self._file = path.open("xb", buffering=0)
+            view = memoryview(frame)
+            while view:
+                view = view[self._file.write(view) :]
+        except OSError as error:
+            raise RunFailedError(f"cannot write the event log {path}: {error.strerror or error}") from error
+
+    def _end_segment(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+            self._segments += 1
+            self._segment_bytes = 0
+
+
+def read_log(folder: Path | str) -> Iterator[bytes]:
+    """Every line of the log, in order, without line feeds.
+
+    A frame that its writer could not finish ends the log quietly; other damage raises CheckFailedError.
+    """
+    for path in sorted(Path(folder).glob("*.jsonl.zst")):
+        yield from _read_segment(path)
+
+
+def _read_segment(path: Path) -> Iterator[bytes]:
+    from zstandard import ZstdDecompressor, ZstdError
+
+    with path.open("rb") as packed:
+        unpacked = io.BufferedReader(ZstdDecompressor().stream_reader(packed, read_across_frames=True), 1 << 20)
+        try:
+            for line in unpacked:
+                if line.endswith(b"\n"):
+                    yield line[:-1]
+        except ZstdError as error:
+            raise CheckFailedError(f"the event log {path} is damaged: {error}") from error

@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The live view as lines of styled text: a pure function of a snapshot and a width, so that a test can read it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from thresher.core.sizes import show_size
+from thresher.observe.figures import cut, duration, megabytes, percent, short, shorten
+from thresher.observe.progress import RunInfo
+from thresher.observe.snapshot import Snapshot, StageSnapshot
+
+MIN_WIDTH = 40
+"""Narrower terminals get lines of this width, cut by the terminal."""
+MAX_WIDTH = 100
+"""Wider ones leave the rest empty: the eye does not like to travel."""
+MESSAGES_SHOWN = 3
+"""Lines for messages."""
+
+
+class Span(NamedTuple):
+    """A piece of a line."""
+
+    text: str  # what is shown
+    style: str = ""  # name of a style, as in STYLES
+
+
+Line = list[Span]
+
+STYLES = {
+    "title": "bold",
+    "head": "bold",
+    "quiet": "dim",
+    "bar": "green",
+    "rest": "dim",
+    "warn": "yellow",
+    "high": "red",
+}
+"""What the names mean to rich."""
+
+
+class _Column(NamedTuple):
+    """One column of the stage table."""
+
+    head: str  # its title
+    width: int  # characters, without the gap before it
+    at_least: int  # shown from this terminal width on
+
+
+_COLUMNS = (
+    _Column("docs/s", 7, 0),
+    _Column("MB/s", 6, 0),
+    _Column("kept", 6, 0),
+    _Column("queue", 12, 72),
+    _Column("workers", 7, 60),
+    _Column("quarantined", 11, 78),
+)
+
+
+def frame(info: RunInfo, snapshot: Snapshot, width: int) -> list[Line]:
+    """Everything the live view shows."""
+    width = max(MIN_WIDTH, min(MAX_WIDTH, width - 1))
+    lines = [_header(info, snapshot, width), _progress(snapshot, width), []]
+    lines += _table(snapshot, width)
+    lines += [[], _memory(snapshot, width)]
+    recent = snapshot.messages[-MESSAGES_SHOWN:]
+    lines += [[Span(cut(f"{duration(m.t):>7}  {m.text}", width), "warn")] for m in recent]
+    return lines
+
+
+def _header(info: RunInfo, snapshot: Snapshot, width: int) -> Line:
+    right = f"elapsed {duration(snapshot.elapsed_s)}"
+    if snapshot.eta_s is not None:
+        right += f"   ETA {duration(snapshot.eta_s)}"
+    left = f"{info.name}"
+    detail = f"  {info.executor}"
+    room = width - len(right) - 1
+    left = shorten(left, max(8, room - len(detail)))
+    if len(left) + len(detail) > room:
+        detail = ""
+    gap = " " * max(1, width - len(left) - len(detail) - len(right))
+    return [Span(left, "title"), Span(detail, "quiet"), Span(gap), Span(right)]
+
+
+def _progress(snapshot: Snapshot, width: int) -> Line:
+    """A bar by bytes, while all input is known; before that, what was found so far."""
+    s = snapshot
+    units = f"{s.units_done:,}/{s.units_listed:,} units"
+    if s.progress_ratio is None:
+        return [Span("looking for input  ", "quiet"), Span(f"{units} so far, {show_size(s.bytes_listed)}")]
+    sizes = f"{show_size(s.bytes_done)} of {show_size(s.bytes_listed)}"
+    right = f" {percent(s.progress_ratio):>5}   {sizes}   {units}"
+    bar_width = max(10, width - len(right))
+    return [*_bar(s.progress_ratio, bar_width, "bar"), Span(shorten(right, width - bar_width))]
+
+
+def _bar(ratio: float, width: int, style: str) -> Line:
+    filled = round(max(0.0, min(1.0, ratio)) * width)
+    return [Span("━" * filled, style), Span("━" * (width - filled), "rest")]
+
+
+def _table(snapshot: Snapshot, width: int) -> list[Line]:
+    columns = [column for column in _COLUMNS if width >= column.at_least]
+    name_width = width - sum(column.width + 1 for column in columns)
+    head = f"{'stage':<{name_width}}" + "".join(f" {column.head:>{column.width}}" for column in columns)
+    return [[Span(head, "head")]] + [_row(stage, columns, name_width) for stage in snapshot.stages]
+
+
+def _row(stage: StageSnapshot, columns: list[_Column], name_width: int) -> Line:
+    # A stage that runs inside another one's call stands under it, and has no queue and workers of its own.
+    name = stage.name if stage.leads else f"└ {stage.name}"
+    line = [Span(f"{shorten(name, name_width - 1):<{name_width}}")]
+    for column in columns:
+        text, style = _cell(stage, column.head)
+        line.append(Span(f" {text:>{column.width}}", style))
+    return line
+
+
+def _cell(stage: StageSnapshot, head: str) -> tuple[str, str]:
+    """The figure of one stage in one column, and its style."""
+    if head in ("queue", "workers") and not stage.leads:
+        return "", ""
+    if head == "queue":
+        size = f"{megabytes(stage.queue_bytes)}M " if stage.queue_bytes else ""
+        return f"{size}{short(stage.queue_tasks):>4}", ""
+    if head == "quarantined":
+        return short(stage.quarantined), "warn" if stage.quarantined else "quiet"
+    return {
+        "docs/s": short(stage.docs_per_s),
+        "MB/s": megabytes(stage.bytes_per_s),
+        "kept": percent(stage.kept_ratio),
+        "workers": f"{stage.workers_busy}/{stage.workers_total}",
+    }[head], ""
+
+
+def _memory(snapshot: Snapshot, width: int) -> Line:
+    s = snapshot
+    workers = f"workers {s.workers_busy}/{s.workers_total} busy"
+    if s.workers_starting:
+        workers += f", {s.workers_starting} starting"
+    extra = f"   errors {s.errors:,}" if s.errors else ""
+    if not s.memory_limit_bytes:
+        return [Span(f"memory {show_size(s.memory_bytes)}   {workers}"), Span(extra, "warn")]
+    ratio = s.memory_bytes / s.memory_limit_bytes
+    style = "bar" if ratio < 0.8 else "warn" if ratio < 0.95 else "high"
+    right = f" {show_size(s.memory_bytes)} of {show_size(s.memory_limit_bytes)}   {workers}"
+    bar_width = max(8, min(24, width - len("memory ") - len(right) - len(extra)))
+    return [Span("memory "), *_bar(ratio, bar_width, style), Span(right), Span(extra, "warn")]

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Progress without a terminal: one line for each interval."""
+
+from __future__ import annotations
+
+from typing import Any, TextIO
+
+from thresher.core.sizes import show_size
+from thresher.observe.figures import duration, megabytes, percent, short
+from thresher.observe.progress import RunInfo, write_bytes, write_text
+from thresher.observe.snapshot import Snapshot
+from thresher.observe.summary import summary_text
+
+FIRST_LINE_S = 2.0
+"""The first line comes early: it tells that something happens, and how fast."""
+
+
+class LineProgress:
+    """Writes lines to a stream, as a log."""
+
+    def __init__(self, stream: TextIO, interval_s: float, color: bool) -> None:
+        self._stream = stream
+        self._interval_s = interval_s
+        self._color = color
+        self._next_t = min(FIRST_LINE_S, interval_s)
+        self._messages_shown = 0
+
+    def start(self, info: RunInfo) -> None:
+        """Say what begins."""
+        parts = [f"{info.name}: executor {info.executor}"]
+        parts += [f"{info.workers} workers"] if info.workers else []
+        parts += [f"run folder {info.run_dir}"] if info.run_dir else []
+        parts += [f"{info.units_resumed:,} units are done already"] if info.units_resumed else []
+        self._write(", ".join(parts))
+
+    def due(self, t: float) -> bool:
+        """Once for each interval."""
+        return t >= self._next_t
+
+    def update(self, snapshot: Snapshot) -> None:
+        """Write a line, and the messages that are new; a snapshot that comes too early is left out."""
+        if not self.due(snapshot.elapsed_s):
+            return
+        self._next_t = snapshot.elapsed_s + self._interval_s
+        for message in snapshot.messages:
+            if message.number > self._messages_shown:
+                self._write(message.text)
+                self._messages_shown = message.number
+        self._write(progress_line(snapshot))
+
+    def message(self, text: str) -> None:
+        """Write it."""
+        self._write(text)
+
+    def printed(self, data: bytes) -> None:
+        """Pass it on as it is."""
+        write_bytes(self._stream, data)
+
+    def finish(self, report: dict[str, Any] | None) -> None:
+        """Write the summary."""
+        if report is not None:
+            write_text(self._stream, "\n" + summary_text(report, self._color))
+
+    def _write(self, text: str) -> None:
+        write_text(self._stream, f"thresher: {text}\n")
+
+
+def progress_line(snapshot: Snapshot) -> str:
+    """The run at one moment in one line."""
+    s = snapshot
+    units = f"{s.units_done:,}/{s.units_listed:,}{'' if s.listing_complete else '+'} units"
+    parts = [duration(s.elapsed_s)]
+    parts += [percent(s.progress_ratio)] if s.progress_ratio is not None else []
+    parts += [units]
+    if s.stages:
+        reader, writer = s.stages[0], s.stages[-1]
+        parts += [f"{short(reader.docs_per_s)} docs/s", f"{megabytes(reader.bytes_per_s)} MB/s"]
+        taken = reader.in_docs or reader.out_docs + reader.quarantined
+        parts += [f"kept {percent(min(1.0, writer.out_docs / taken))}"] if taken else []
+    parts += [f"quarantined {s.quarantined:,}"] if s.quarantined else []
+    parts += [f"errors {s.errors:,}"] if s.errors else []
+    parts += [f"workers {s.workers_busy}/{s.workers_total}"]
+    if s.memory_bytes:
+        limit = f" of {show_size(s.memory_limit_bytes)}" if s.memory_limit_bytes else ""
+        parts += [f"memory {show_size(s.memory_bytes)}{limit}"]
+    parts += [f"ETA {duration(s.eta_s)}"] if s.eta_s is not None else []
+    return "  ".join(parts)

@@ -1,0 +1,312 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Metrics: a pure fold over the events and actions of a run. No clock: time comes with every item.
+
+Counts are net: what a unit contributed under an epoch that became void is taken back, so that a retry never counts a
+record twice.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from thresher.core.tally import Tally
+from thresher.observe.held_tasks import HeldTasks
+from thresher.observe.rates import Rates
+from thresher.observe.snapshot import Message, Snapshot, StageSnapshot
+from thresher.scheduler import actions as act
+from thresher.scheduler import events as ev
+from thresher.scheduler.model import OpSpec
+
+MESSAGES_KEPT = 5
+"""How many messages a snapshot holds."""
+
+
+class Restored(msgspec.Struct, frozen=True):
+    """What earlier attempts had done when this one began."""
+
+    units: int = 0
+    """Committed units."""
+    nbytes: int = 0
+    """Their input bytes."""
+
+
+class _UnitState(msgspec.Struct):
+    """A unit that is listed and not committed."""
+
+    nbytes: int  # size of its input
+    epoch: int = 0  # the epoch its tally belongs to
+    read_bytes: int = 0  # how much of it counts as done, at most nbytes
+    tally: Tally | None = None  # what this epoch contributed so far
+    stream: bool = False  # cut into other units, never committed itself
+
+
+class Metrics:
+    """Give every event and action to `update`, in log order; ask `snapshot` whenever a picture is wanted.
+
+    `update` costs O(1) for each task it names; `snapshot` is proportional to stages and workers.
+    """
+
+    def __init__(self, stage_names: Sequence[str], ops: Sequence[OpSpec], restored: Restored | None = None) -> None:
+        self._names = tuple(stage_names)
+        self._restored = restored or Restored()
+        self._tasks = HeldTasks(ops)
+        numbers = {name: number for number, name in enumerate(self._names)}
+        self._lead_of_op = [next((numbers[s] for s in op.stages if s in numbers), None) for op in ops]
+        self._next_op = [op.next for op in ops]
+        self._used_ops: set[int] = set()
+        self._total = Tally(stages={})
+        self._units: dict[str, _UnitState] = {}
+        self._cut_units: set[str] = set()  # also committed ones: a stream that is read again names them again
+        self._units_done = self._units_listed = self._restored.units
+        self._bytes_done = self._bytes_listed = self._restored.nbytes
+        self._more_input = True
+        self._memory = ev.MemorySample(0, 0)
+        self._memory_peak = 0
+        self._errors = 0
+        self._messages: deque[Message] = deque(maxlen=MESSAGES_KEPT)
+        self._message_count = 0
+        self._rates = Rates(self._bytes_done)
+        self._t = 0.0
+        self._handlers: dict[type, Callable[[Any], None]] = {
+            ev.UnitsListed: self._units_were_listed,
+            ev.WorkerReady: self._tasks.worker_ready,
+            ev.WorkerSetupFailed: self._worker_setup_failed,
+            ev.WorkerLost: self._worker_lost,
+            ev.TaskEmitted: self._task_emitted,
+            ev.TaskParked: self._task_parked,
+            ev.TaskDone: self._task_done,
+            ev.TaskFailed: self._task_failed,
+            ev.UnitCommitted: self._unit_committed,
+            ev.CommitFailed: self._commit_failed,
+            ev.MemorySample: self._memory_sampled,
+            ev.StopRequested: self._stop_requested,
+            act.StartWorker: self._tasks.worker_starts,
+            act.StopWorker: self._tasks.worker_gone,
+            act.Dispatch: self._dispatched,
+            act.GrantCredit: self._tasks.resumed,
+            act.Resume: self._tasks.resumed,
+            act.Release: self._tasks.released,
+            act.Requeue: self._requeued,
+            act.Fail: self._failed,
+        }
+
+    def update(self, t: float, item: ev.Event | act.Action) -> None:
+        """Take in one event or action that happened at `t` seconds."""
+        self._t = t
+        handler = self._handlers.get(type(item))
+        if handler is not None:
+            handler(item)
+        if t >= self._rates.next_sample_t:
+            self._rates.sample(t, self._bytes_done, self._total)
+
+    def snapshot(self, t: float) -> Snapshot:
+        """The run as it is at `t` seconds, not earlier than the last update."""
+        pool = self._tasks
+        listed = self._bytes_listed
+        complete = not self._more_input
+        ratio = (self._bytes_done / listed if listed else 1.0) if complete else None
+        left = listed - self._bytes_done
+        return Snapshot(
+            elapsed_s=t,
+            stages=tuple(self._stage(number, t) for number in range(len(self._names))),
+            units_done=self._units_done,
+            units_listed=self._units_listed,
+            units_resumed=self._restored.units,
+            listing_complete=complete,
+            bytes_done=self._bytes_done,
+            bytes_listed=listed,
+            progress_ratio=ratio,
+            eta_s=self._rates.seconds_for(left, self._bytes_done, t) if complete else None,
+            memory_bytes=self._memory.used_bytes,
+            memory_limit_bytes=self._memory.limit_bytes,
+            memory_peak_bytes=self._memory_peak,
+            inflight_bytes=pool.payload_bytes,
+            workers_busy=pool.busy_workers(),
+            workers_total=pool.ready_workers(),
+            workers_starting=pool.starting_workers(),
+            errors=self._errors,
+            quarantined=sum(stage.quarantined for stage in self._total.stages.values()),
+            messages=tuple(self._messages),
+        )
+
+    def _stage(self, number: int, t: float) -> StageSnapshot:
+        tally = self._total.stage(number)
+        out = tally.dropped + tally.quarantined
+        base = tally.in_docs or tally.out_docs + out
+        ops = [op for op in sorted(self._used_ops) if self._lead_of_op[op] == number]
+        window = self._rates.window(number, tally, t)
+        overall = self._rates.overall(number, tally, t)
+        return StageSnapshot(
+            name=self._names[number],
+            leads=bool(ops),
+            in_docs=tally.in_docs,
+            out_docs=tally.out_docs,
+            in_bytes=tally.in_bytes,
+            out_bytes=tally.out_bytes,
+            dropped=tally.dropped,
+            quarantined=tally.quarantined,
+            kept_ratio=1 - out / base if base else None,
+            docs_per_s=window.docs_per_s,
+            bytes_per_s=window.bytes_per_s,
+            docs_per_s_overall=overall.docs_per_s,
+            bytes_per_s_overall=overall.bytes_per_s,
+            busy_ratio=min(1.0, window.busy_s_per_s / max(1, self._tasks.ready_workers())),
+            queue_tasks=sum(self._tasks.queue_tasks[op] for op in ops),
+            queue_bytes=sum(self._tasks.queue_bytes[op] for op in ops),
+            workers_busy=sum(self._tasks.busy_in(op) for op in ops),
+            workers_total=self._tasks.workers_for(ops),
+        )
+
+    # -- units --------------------------------------------------------------------------------------------------------
+
+    def _units_were_listed(self, event: ev.UnitsListed) -> None:
+        for spec in event.units:
+            self._units[spec.unit] = _UnitState(spec.nbytes, stream=spec.stream)
+            self._units_listed += not spec.stream
+            self._bytes_listed += spec.nbytes
+            self._tasks.unit_waits(spec.unit, spec.entry)
+            self._use_ops_from(spec.entry)
+        self._more_input = event.more
+
+    def _use_ops_from(self, entry: int | None) -> None:
+        """Ops of a route that no unit takes are in the plan, but not in the picture."""
+        while entry is not None and entry not in self._used_ops:
+            self._used_ops.add(entry)
+            entry = self._next_op[entry]
+
+    def _dispatched(self, action: act.Dispatch) -> None:
+        self._rates.begin(self._t, self._bytes_done)
+        self._tasks.dispatched(action)
+        for ref in action.tasks:
+            state = self._units.get(ref.unit)
+            if state is not None and ref.epoch > state.epoch:
+                self._void(state, ref.epoch)
+
+    def _requeued(self, action: act.Requeue) -> None:
+        self._tasks.requeued(action)
+        state = self._units.get(action.unit)
+        if state is not None and action.epoch > state.epoch:
+            self._void(state, action.epoch)
+            self._tasks.unit_restarts(action.unit)
+
+    def _void(self, state: _UnitState, epoch: int) -> None:
+        """Take back what the unit contributed under its old epoch."""
+        if state.tally is not None:
+            subtract(self._total, state.tally)
+        self._bytes_done -= state.read_bytes
+        state.tally, state.read_bytes, state.epoch = None, 0, epoch
+
+    def _unit_committed(self, event: ev.UnitCommitted) -> None:
+        state = self._units.pop(event.unit, None)
+        self._units_done += 1
+        if state is not None:
+            self._bytes_done += state.nbytes - state.read_bytes
+            self._tasks.unit_done(event.unit)
+
+    # -- tasks --------------------------------------------------------------------------------------------------------
+
+    def _emitted(self, task: int, outputs: tuple[ev.Emitted, ...]) -> None:
+        self._tasks.emitted(task, outputs)
+        for output in outputs:
+            if output.unit and output.unit not in self._cut_units:
+                self._cut_units.add(output.unit)
+                self._units[output.unit] = _UnitState(0)
+                self._units_listed += 1
+
+    def _task_emitted(self, event: ev.TaskEmitted) -> None:
+        self._count(event.task, event.tally)
+        self._emitted(event.task, event.outputs)
+
+    def _task_parked(self, event: ev.TaskParked) -> None:
+        self._count(event.task, event.tally)
+        self._emitted(event.task, event.outputs)
+        self._tasks.parked(event.task)
+
+    def _task_done(self, event: ev.TaskDone) -> None:
+        self._count(event.task, event.tally)
+        self._emitted(event.task, event.outputs)
+        ref = self._tasks.ended(event.task)
+        state = self._units.get(ref.unit) if ref is not None else None
+        if state is not None and state.stream:
+            self._bytes_done += state.nbytes - state.read_bytes
+            state.read_bytes = state.nbytes
+
+    def _task_failed(self, event: ev.TaskFailed) -> None:
+        self._count(event.task, event.tally)
+        self._tasks.failed(event.task)
+        what = "a task failed" if event.fatal else "a task failed and is tried again"
+        self._error(f"{what}: {event.error}: {event.message}")
+
+    def _count(self, task: int, tally: Any) -> None:
+        """Add what a task reports, unless its unit is done or started again meanwhile."""
+        ref = self._tasks.ref(task)
+        if tally is None or ref is None:
+            return
+        if not isinstance(tally, Tally):
+            tally = msgspec.convert(tally, Tally, strict=False)
+        state = self._units.get(ref.unit)
+        if state is not None and ref.epoch == state.epoch:
+            self._total.add(tally)
+            if state.tally is None:
+                state.tally = Tally(stages={})
+            state.tally.add(tally)
+            self._note_progress(state, state.tally)
+
+    def _note_progress(self, state: _UnitState, tally: Tally) -> None:
+        """A unit that is being read counts as done up to where its reader, the first stage, has come."""
+        reader = tally.stages.get(0)
+        if reader is not None and state.nbytes:
+            read = min(state.nbytes, reader.in_bytes)
+            self._bytes_done += read - state.read_bytes
+            state.read_bytes = read
+
+    # -- the rest -----------------------------------------------------------------------------------------------------
+
+    def _worker_setup_failed(self, event: ev.WorkerSetupFailed) -> None:
+        self._tasks.worker_gone(event)
+        self._error(f"worker {event.worker} could not be set up: {event.message}")
+
+    def _worker_lost(self, event: ev.WorkerLost) -> None:
+        self._tasks.worker_gone(event)
+        self._error(f"worker {event.worker} is lost: {event.reason}")
+
+    def _commit_failed(self, event: ev.CommitFailed) -> None:
+        self._error(f"commit of unit {event.unit} failed: {event.message}")
+
+    def _memory_sampled(self, event: ev.MemorySample) -> None:
+        self._memory = event
+        self._memory_peak = max(self._memory_peak, event.used_bytes)
+
+    def _stop_requested(self, event: ev.StopRequested) -> None:
+        self._say(f"stopping: {event.reason}" if event.reason else "stopping")
+
+    def _failed(self, action: act.Fail) -> None:
+        self._say(action.reason)
+
+    def _error(self, text: str) -> None:
+        self._errors += 1
+        self._say(text)
+
+    def _say(self, text: str) -> None:
+        self._message_count += 1
+        self._messages.append(Message(self._message_count, self._t, " ".join(text.split())))
+
+
+def subtract(total: Tally, part: Tally) -> None:
+    """Take `part`, which was added before, out of `total`."""
+    total.read -= part.read
+    total.written -= part.written
+    for number, theirs in part.stages.items():
+        mine = total.stage(number)
+        for field in theirs.__struct_fields__:
+            value = getattr(theirs, field)
+            if isinstance(value, dict):
+                counts = getattr(mine, field)
+                for name, n in value.items():
+                    counts[name] -= n
+            else:
+                setattr(mine, field, getattr(mine, field) - value)

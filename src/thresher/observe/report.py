@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The report of a run: a plain dict, which is report.json and `RunResult.to_dict()`."""
+
+from __future__ import annotations
+
+import platform
+from importlib import metadata
+from typing import Any
+
+import msgspec
+
+from thresher.core.tally import StageTally, Tally, counts_add_up
+from thresher.observe.summary import report_text, summary_text
+
+__all__ = ["RunFacts", "build_report", "package_versions", "report_text", "summary_text"]
+
+_VERSIONS_OF = ("thresher", "pyarrow", "numpy", "msgspec")
+
+
+class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What a report says besides counts."""
+
+    run_id: str
+    """The id of the run."""
+    run_dir: str | None
+    """Its folder; `None` for a run without a ledger."""
+    name: str
+    """The name of the pipeline."""
+    status: str
+    """`finished` or `nothing-to-do`; in the report of a run that ended early also `failed` or `stopped`."""
+    executor: str
+    """The name of the executor."""
+    stage_names: tuple[str, ...]
+    """By number, as in the plan."""
+    stage_workers: tuple[int, ...] = ()
+    """By number: the most workers that could run the stage."""
+    output_paths: tuple[str, ...] = ()
+    """Finished output files, in input order."""
+    dropped_to: str | None = None
+    """Folder of dropped records, where one was asked for."""
+    units_total: int = 0
+    """Units of the run."""
+    units_resumed: int = 0
+    """Units that an earlier attempt had committed."""
+    wall_s: float = 0.0
+    """Seconds of this attempt."""
+    peak_memory_bytes: int = 0
+    """The largest sample of this attempt."""
+    memory_limit_bytes: int = 0
+    """The ceiling; 0: none."""
+    error: str | None = None
+    """Why the run ended early, if it did."""
+
+
+def build_report(facts: RunFacts, tally: Tally, versions: dict[str, str] | None = None) -> dict[str, Any]:
+    """The report of a run. `tally` is the sum over its committed units, restored ones included."""
+    totals = tally.totals()
+    stages = [
+        _stage_entry(name, tally.stages.get(number) or StageTally(), _at(facts.stage_workers, number))
+        for number, name in enumerate(facts.stage_names)
+    ]
+    return {
+        "run_id": facts.run_id,
+        "run_dir": facts.run_dir,
+        "name": facts.name,
+        "status": facts.status,
+        "error": facts.error,
+        "executor": facts.executor,
+        "counts": totals,
+        "counts_add_up": counts_add_up(totals),
+        "stages": stages,
+        "drop_reasons": _by_reason(facts.stage_names, tally, "reasons"),
+        "quarantine_reasons": _by_reason(facts.stage_names, tally, "errors"),
+        "output_paths": list(facts.output_paths),
+        "dropped_to": facts.dropped_to,
+        "units_total": facts.units_total,
+        "units_resumed": facts.units_resumed,
+        "wall_s": round(facts.wall_s, 3),
+        "peak_memory_bytes": facts.peak_memory_bytes,
+        "memory_limit_bytes": facts.memory_limit_bytes,
+        "versions": package_versions() if versions is None else versions,
+    }
+
+
+def package_versions() -> dict[str, str]:
+    """Versions of what made the output, read from installed metadata: nothing heavy is imported."""
+    found = {"python": platform.python_version()}
+    for package in _VERSIONS_OF:
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def _stage_entry(name: str, tally: StageTally, workers: int) -> dict[str, Any]:
+    return {
+        "name": name,
+        "in_docs": tally.in_docs,
+        "out_docs": tally.out_docs,
+        "in_bytes": tally.in_bytes,
+        "out_bytes": tally.out_bytes,
+        "created": tally.created,
+        "merged": tally.merged,
+        "dropped": tally.dropped,
+        "quarantined": tally.quarantined,
+        "tasks": tally.tasks,
+        "retries": tally.retries,
+        "busy_s": round(tally.busy_s, 6),
+        "workers": workers,
+        "user_counts": dict(sorted(tally.counts.items())),
+    }
+
+
+def _by_reason(names: tuple[str, ...], tally: Tally, field: str) -> dict[str, int]:
+    """`{"Stage/Rule": n}`, the most frequent first; equal ones by name, so that a report does not depend on chance."""
+    found = {
+        f"{name}/{reason}": n
+        for number, name in enumerate(names)
+        if number in tally.stages
+        for reason, n in getattr(tally.stages[number], field).items()
+        if n
+    }
+    return dict(sorted(found.items(), key=lambda item: (-item[1], item[0])))
+
+
+def _at(numbers: tuple[int, ...], place: int) -> int:
+    return numbers[place] if place < len(numbers) else 0

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How simulated stages behave. What a task emits depends on its lineage and the seed, not on when or where it runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from zlib import crc32
+
+Path = tuple[int, ...]  # ordinals from the unit's root down
+
+
+class RuleBroken(AssertionError):
+    """The scheduler asked for something that no cluster could do."""
+
+
+@dataclass(frozen=True)
+class OpBehaviour:
+    """What the tasks of one op do. Ranges are inclusive; each task draws its own value."""
+
+    duration_s: tuple[float, float] = (0.01, 0.01)  # time before each output, and before the end
+    fan_out: tuple[int, int] = (1, 1)  # batches emitted by a task
+    nbytes: tuple[int, int] = (100, 100)  # size of an emitted batch
+    generator: bool = False  # emits one by one and parks when its credit is used; else everything at its end
+    failures: int = 0  # times that each task fails before it succeeds
+    fail_after: int = 0  # outputs it has emitted when it fails
+
+
+@dataclass(frozen=True)
+class Behaviour:
+    """What a simulated cluster does."""
+
+    ops: tuple[OpBehaviour, ...]  # one for each op of the run
+    start_s: float = 0.1  # time until a worker is ready
+    commit_s: float = 0.005  # time of a commit
+    latency_s: float = 0.0  # time that an action takes to a worker, and an event from it
+    deaths: tuple[tuple[float, int], ...] = ()  # (time, k): the k-th live worker, counted round, dies
+    payload_losses: tuple[tuple[float, int], ...] = ()  # (time, k): the k-th live payload, counted round, is lost
+    memory: tuple[tuple[float, float], ...] = ()  # (time, share of the limit): a memory sample
+    stop_s: float | None = None  # when the run is asked to stop
+    commit_failures: int = 0  # times that each commit fails before it succeeds
+    setup_failures: int = 0  # workers, the first ones, that cannot be set up
+    stream_blocks: dict[str, int] = field(default_factory=dict)  # stream -> units it is cut into
+    late_close: bool = False  # a stream closes a unit with an entry of its own, not with its last batch
+    seed: int = 0  # changes every draw
+
+    def draw(self, low: float, high: float, *what: object) -> float:
+        """A number in a range, always the same for the same things."""
+        if low == high:
+            return low
+        return low + (high - low) * (crc32(repr((self.seed, what)).encode()) / 0xFFFFFFFF)
+
+    def sizes(self, op: int, unit: str, path: Path) -> list[int]:
+        """Sizes of the batches that a task emits."""
+        how = self.ops[op]
+        count = round(self.draw(*how.fan_out, "count", op, unit, path))
+        return [round(self.draw(*how.nbytes, "size", op, unit, path, n)) for n in range(count)]
+
+    def duration_s(self, op: int, unit: str, path: Path, step: int) -> float:
+        """Time of one step of a task."""
+        return self.draw(*self.ops[op].duration_s, "time", op, unit, path, step)
+
+    def units_of_stream(self, stream: str) -> list[str]:
+        """The units that a stream is cut into."""
+        return [f"{stream}-{block:06d}" for block in range(self.stream_blocks.get(stream, 1))]

@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A cluster in virtual time: performs actions, answers with events, and refuses every action that breaks the rules."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from heapq import heappop, heappush
+from typing import Any
+
+from thresher.scheduler import actions, events
+from thresher.scheduler.actions import AnyAction
+from thresher.scheduler.events import AnyEvent
+from thresher.scheduler.model import RunSpec, UnitSpec
+from thresher.simulate.behaviour import Behaviour, Path, RuleBroken
+from thresher.simulate.worker import SimulatedWorker
+
+
+class Payload:
+    """What a task is, as the cluster knows it."""
+
+    __slots__ = ("nbytes", "path", "unit")
+
+    def __init__(self, unit: str, path: Path, nbytes: int) -> None:
+        self.unit = unit
+        self.path = path
+        self.nbytes = nbytes
+
+
+class SimulatedCluster:
+    """perform(action) and poll() -> events, like every cluster; `now` is virtual."""
+
+    def __init__(self, spec: RunSpec, units: list[UnitSpec], behaviour: Behaviour) -> None:
+        self.spec = spec
+        self.behaviour = behaviour
+        self.specs = {unit.unit: unit for unit in units}
+        self.now = 0.0
+        self.workers: dict[int, SimulatedWorker] = {}
+        self.payloads: dict[int, Payload] = {}
+        self.next_task = 1
+        self.started = 0
+        self.failed_tasks: dict[tuple[int, str, Path], int] = {}
+        self.failed_commits: dict[str, int] = {}
+        self.committed: dict[str, list[Path]] = {}  # unit -> what its sink saw, in order
+        self.commit_count: dict[str, int] = {}
+        self.ended: str | None = None
+        self.max_bytes = 0
+        self.live_bytes = 0
+        self._pending: list[tuple[float, int, Callable[[], None]]] = []
+        self._sequence = 0
+        self._events: deque[AnyEvent] = deque()
+        for when, which in behaviour.deaths:
+            self.after(when, partial(self._kill, which))
+        for when, which in behaviour.payload_losses:
+            self.after(when, partial(self._lose_payload, which))
+        for when, share in behaviour.memory:
+            self.after(when, partial(self.report, events.MemorySample(int(share * 1000), 1000)))
+        if behaviour.stop_s is not None:
+            self.after(behaviour.stop_s, partial(self.report, events.StopRequested("asked to")))
+
+    def after(self, delay_s: float, what: Callable[[], None]) -> None:
+        """Do something later in virtual time."""
+        self._sequence += 1
+        heappush(self._pending, (self.now + delay_s, self._sequence, what))
+
+    def report(self, event: AnyEvent) -> None:
+        """Queue an event for the next poll."""
+        self._events.append(event)
+
+    def poll(self) -> list[AnyEvent]:
+        """Let time pass until something happens. An empty list means that nothing ever will."""
+        while not self._events and self._pending:
+            self.now, _, what = heappop(self._pending)
+            what()
+        found = list(self._events)
+        self._events.clear()
+        return found
+
+    def perform(self, action: AnyAction) -> None:
+        """Do what the scheduler decided."""
+        _PERFORM[type(action)](self, action)
+
+    def live_worker(self, worker_id: int) -> SimulatedWorker | None:
+        """A worker; None if it has died, which the scheduler may not know yet."""
+        worker = self.workers.get(worker_id)
+        if worker is None:
+            raise RuleBroken(f"worker {worker_id} was never started")
+        return worker if worker.alive else None
+
+    def new_payload(self, unit: str, path: Path, nbytes: int) -> int:
+        """Keep what a task emitted; gives the new task's id."""
+        task = self.next_task
+        self.next_task += 1
+        self.payloads[task] = Payload(unit, path, nbytes)
+        self.live_bytes += nbytes
+        self.max_bytes = max(self.max_bytes, self.live_bytes)
+        return task
+
+    def _start_worker(self, action: actions.StartWorker) -> None:
+        if action.worker in self.workers:
+            raise RuleBroken(f"worker {action.worker} is started twice")
+        worker = SimulatedWorker(self, action.worker, action.op)
+        self.workers[action.worker] = worker
+        self.started += 1
+        if self.started <= self.behaviour.setup_failures:
+            self.after(self.behaviour.start_s, worker.setup_failed)
+        else:
+            self.after(self.behaviour.start_s, worker.ready)
+
+    def _stop_worker(self, action: actions.StopWorker) -> None:
+        worker = self.live_worker(action.worker)
+        if worker is not None:
+            worker.alive = False
+
+    def _kill(self, which: int) -> None:
+        live = [worker for worker in self.workers.values() if worker.alive]
+        if live and self.ended is None:
+            live[which % len(live)].die()
+
+    def _lose_payload(self, which: int) -> None:
+        if self.payloads and self.ended is None:
+            self.report(events.PayloadLost(list(self.payloads)[which % len(self.payloads)]))
+
+    def _send(self, worker: SimulatedWorker, what: Callable[[], None]) -> None:
+        def arrive() -> None:
+            if worker.alive:
+                what()
+
+        if self.behaviour.latency_s:
+            self.after(self.behaviour.latency_s, arrive)
+        else:
+            arrive()
+
+    def _dispatch(self, action: actions.Dispatch) -> None:
+        worker = self.live_worker(action.worker)
+        for ref in action.tasks:
+            if ref.task > 0 and ref.task not in self.payloads:
+                raise RuleBroken(f"task {ref.task} is dispatched after its payload was released")
+        if worker is not None:
+            self._send(worker, partial(worker.take, action))
+
+    def _resume(self, action: actions.Resume) -> None:
+        worker = self.live_worker(action.worker)
+        if worker is not None:
+            self._send(worker, partial(worker.resume, action.task, action.credit))
+
+    def _requeue(self, action: actions.Requeue) -> None:
+        worker = self.live_worker(action.worker)
+        if worker is not None:
+            self._send(worker, partial(worker.give_back, action))
+
+    def _release(self, action: actions.Release) -> None:
+        for task in action.tasks:
+            payload = self.payloads.pop(task, None)
+            if payload is None:
+                raise RuleBroken(f"the payload of task {task} is released twice, or never was")
+            self.live_bytes -= payload.nbytes
+
+    def _commit(self, action: actions.Commit) -> None:
+        if action.worker is None:
+            self.after(self.behaviour.commit_s, lambda: self.report(self.commit(action, [])))
+            return
+        worker = self.live_worker(action.worker)
+        if worker is not None:
+            self._send(worker, partial(worker.commit, action))
+
+    def commit(self, action: actions.Commit, seen: list[Path]) -> AnyEvent:
+        """Record a unit, or fail to; gives the event that says so."""
+        failures = self.failed_commits.get(action.unit, 0)
+        if failures < self.behaviour.commit_failures:
+            self.failed_commits[action.unit] = failures + 1
+            return events.CommitFailed(action.unit, action.epoch, "disk full")
+        self.commit_count[action.unit] = self.commit_count.get(action.unit, 0) + 1
+        self.committed.setdefault(action.unit, seen)
+        return events.UnitCommitted(action.unit, action.epoch)
+
+    def _end(self, action: actions.Finish | actions.Fail) -> None:
+        self.ended = action.status if isinstance(action, actions.Finish) else f"failed: {action.reason}"
+
+
+_PERFORM: dict[type, Callable[[SimulatedCluster, Any], None]] = {
+    actions.StartWorker: SimulatedCluster._start_worker,
+    actions.StopWorker: SimulatedCluster._stop_worker,
+    actions.Dispatch: SimulatedCluster._dispatch,
+    actions.Resume: SimulatedCluster._resume,
+    actions.Release: SimulatedCluster._release,
+    actions.Requeue: SimulatedCluster._requeue,
+    actions.Commit: SimulatedCluster._commit,
+    actions.Finish: SimulatedCluster._end,
+    actions.Fail: SimulatedCluster._end,
+}

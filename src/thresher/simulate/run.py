@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Run a whole pipeline in virtual time: the scheduler against a simulated cluster."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from thresher.scheduler.events import AnyEvent, UnitsListed
+from thresher.scheduler.invariants import check
+from thresher.scheduler.log import encode_line, encode_start
+from thresher.scheduler.model import RunSpec, UnitSpec
+from thresher.scheduler.step import Scheduler
+from thresher.simulate.behaviour import Behaviour, Path
+from thresher.simulate.cluster import SimulatedCluster
+
+
+class Deadlock(AssertionError):
+    """Nothing runs and nothing will happen, yet the run has not ended."""
+
+
+@dataclass(frozen=True)
+class SimResult:
+    """What a simulated run came to."""
+
+    status: str  # "finished", "stopped" or "failed: reason"
+    makespan_s: float  # virtual time
+    events: int  # events that the scheduler took
+    max_used_bytes: int  # most bytes in flight at once
+    committed: dict[str, list[Path]]  # unit -> what its sink saw, in order
+    commit_count: dict[str, int]  # unit -> how often it was committed
+    leaked: int  # payloads that were never released
+    log: tuple[bytes, ...]  # lines of the event log, if asked for
+    idle_s: float  # virtual time that workers were up and did nothing
+
+
+def simulate(
+    spec: RunSpec,
+    units: list[UnitSpec],
+    behaviour: Behaviour,
+    *,
+    checked: bool = True,
+    logged: bool = False,
+    max_events: int = 2_000_000,
+) -> SimResult:
+    """Run the units to the end. `checked` looks at every invariant after every step; `logged` keeps the event log."""
+    scheduler = Scheduler(spec)
+    cluster = SimulatedCluster(spec, units, behaviour)
+    log: list[bytes] = [encode_start(spec)] if logged else []
+    count = 0
+
+    def feed(event: AnyEvent | None) -> None:
+        if event is not None and logged:
+            log.append(encode_line(len(log), cluster.now, event))
+        for action in scheduler.start() if event is None else scheduler.step(event):
+            if logged:
+                log.append(encode_line(len(log), cluster.now, action))
+            cluster.perform(action)
+        if checked:
+            check(scheduler)
+
+    feed(None)
+    half = len(units) // 2
+    feed(UnitsListed(tuple(units[:half]), more=True))
+    feed(UnitsListed(tuple(units[half:])))
+    while cluster.ended is None:
+        found = cluster.poll()
+        if not found:
+            raise Deadlock(f"nothing will happen after {count} events: {describe(scheduler)}")
+        for event in found:
+            feed(event)
+        count += len(found)
+        if count > max_events:
+            raise Deadlock(f"no end after {count} events: {describe(scheduler)}")
+    up_s = cluster.now * spec.shared_workers
+    return SimResult(
+        status=cluster.ended,
+        makespan_s=cluster.now,
+        events=count,
+        max_used_bytes=cluster.max_bytes,
+        committed=cluster.committed,
+        commit_count=cluster.commit_count,
+        leaked=len(cluster.payloads),
+        log=tuple(log),
+        idle_s=up_s - sum(worker.busy_s for worker in cluster.workers.values()),
+    )
+
+
+def describe(scheduler: Scheduler) -> str:
+    """What is left to do, for a message."""
+    state = scheduler.state
+    tasks = [task.story() for task in list(state.tasks.values())[:20]]
+    units = [f"{unit.name} closed={unit.closed} run={unit.run}/{unit.accept_run}" for unit in state.units.values()][:20]
+    head = f"{state.unfinished} units, {state.running} running, {state.commits} commits, used {state.used}"
+    return "\n  ".join([head, *tasks, *units])
+
+
+def expected_at_sink(
+    spec: RunSpec, unit: str, entry: int, behaviour: Behaviour, *, streamed: bool = False
+) -> list[Path]:
+    """What a unit's sink must see, in this order: every path that reaches it, depth first."""
+
+    def below(op: int | None, path: Path) -> list[Path]:
+        if op is None:
+            return []
+        if spec.ops[op].sink:
+            return [path]
+        return [p for n, _ in enumerate(behaviour.sizes(op, unit, path)) for p in below(spec.ops[op].next, (*path, n))]
+
+    return below(entry, ())

@@ -1,0 +1,209 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One Parquet file: batches are set aside until all are there, then types are settled and row groups written."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from thresher.core.batch import DocumentBatch
+from thresher.core.records import Rows
+from thresher.core.source import FileFacts
+from thresher.stages.io.local_file_writer import LocalFile
+from thresher.stages.io.parquet_writer_pieces import piece_table
+from thresher.stages.io.parquet_writer_schema import FileSchema, fitted
+
+ROW_GROUP_BYTES = 32 * 2**20
+"""A row group ends after the first record that brings its values to this size…"""
+ROW_GROUP_ROWS = 128 * 1024
+"""…or this number."""
+SPOOL_BYTES = 8 * 2**20
+"""What is set aside stays in memory up to this size."""
+ZSTD_LEVEL = 3
+
+
+class ParquetFile:
+    """The records of one unit as Parquet."""
+
+    def __init__(self, path: str, codec: str, fields: list[str] | None, *, part: bool = False) -> None:
+        self._path = path
+        self._codec = codec
+        self._fields = None if fields is None else frozenset(fields)
+        self._part = part
+        self._schema = FileSchema()
+        self._spool = Spool(f"{path}.spool")
+        self._records = 0
+
+    def write(self, batch: DocumentBatch) -> None:
+        """Set the records of a batch aside."""
+        if len(batch):
+            table = piece_table(batch, self._fields)
+            self._schema.note(table.schema)
+            self._spool.add(table)
+            self._records += len(batch)
+
+    def close(self) -> FileFacts:
+        """Write the file."""
+        try:
+            schema = self._schema.resolve(part=self._part)
+            return write_parquet(self._path, schema, self._codec, self._spool.tables())
+        finally:
+            self._spool.remove()
+
+    def abort(self) -> None:
+        """Remove everything."""
+        self._spool.remove()
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self._path)
+
+
+def join_parquet(part_paths: Sequence[str], path: str, codec: str) -> FileFacts:
+    """One file with the rows of all parts."""
+    schema = FileSchema()
+    for part in part_paths:
+        schema.note(pq.read_schema(part))
+
+    def tables() -> Iterator[pa.Table]:
+        for part in part_paths:
+            with pq.ParquetFile(part) as opened:
+                for group in range(opened.num_row_groups):
+                    yield opened.read_row_group(group)
+
+    return write_parquet(path, schema.resolve(), codec, tables())
+
+
+def write_parquet(path: str, schema: pa.Schema, codec: str, pieces: Iterator[pa.Table]) -> FileFacts:
+    """Write pieces as one file; without rows there is no file."""
+    file = LocalFile(path)
+    records = 0
+    level = ZSTD_LEVEL if codec == "zstd" else None
+    try:
+        sink = pa.PythonFile(_Sink(file), mode="w")
+        with pq.ParquetWriter(sink, schema, compression=codec, compression_level=level, version="2.6") as writer:
+            for group in _row_groups(fitted(piece, schema) for piece in pieces):
+                records += group.num_rows
+                writer.write_table(group, row_group_size=group.num_rows)
+    except BaseException:
+        file.abort()
+        raise
+    return file.close(records)
+
+
+def _row_groups(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    """Tables cut anew, by the size of records alone. Each is one chunk: pages must not show how it came together."""
+    waiting: list[pa.Table] = []
+    rows = nbytes = 0
+    for table in tables:
+        ends = table_row_bytes(table).cumsum()
+        start = 0
+        while start < table.num_rows:
+            done = int(ends[start - 1]) if start else 0
+            by_bytes = int(ends.searchsorted(done + ROW_GROUP_BYTES - nbytes)) + 1
+            end = min(by_bytes, start + ROW_GROUP_ROWS - rows)
+            if end > table.num_rows:
+                waiting.append(table.slice(start))
+                rows += table.num_rows - start
+                nbytes += int(ends[-1]) - done
+                break
+            waiting.append(table.slice(start, end - start))
+            yield pa.concat_tables(waiting).combine_chunks()
+            waiting, rows, nbytes = [], 0, 0
+            start = end
+    if waiting:
+        yield pa.concat_tables(waiting).combine_chunks()
+
+
+def table_row_bytes(table: pa.Table) -> Rows:
+    """Bytes of the values in each row."""
+    total = np.zeros(table.num_rows, dtype=np.int64)
+    for column in table.columns:
+        total += row_bytes(column.combine_chunks() if column.num_chunks != 1 else column.chunk(0))
+    return total
+
+
+def row_bytes(array: pa.Array) -> Rows:
+    """Bytes of each value; what nulls and offsets take is not counted, for that may differ."""
+    kind = array.type
+    if isinstance(array, pa.ExtensionArray):
+        return row_bytes(array.storage)
+    if pa.types.is_struct(kind):
+        return sum((row_bytes(child) for child in array.flatten()), np.zeros(len(array), dtype=np.int64))
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return _list_bytes(array)
+    if pa.types.is_primitive(kind) or pa.types.is_fixed_size_binary(kind) or pa.types.is_decimal(kind):
+        return np.full(len(array), max(1, kind.bit_width // 8), dtype=np.int64)
+    if pa.types.is_string(kind) or pa.types.is_binary(kind) or pa.types.is_large_string(kind) or _is_large_binary(kind):
+        lengths = pc.fill_null(pc.binary_length(array), 0)
+        return np.asarray(lengths.to_numpy(zero_copy_only=False), dtype=np.int64)
+    return np.full(len(array), 16, dtype=np.int64)  # rare kinds: a guess that depends on nothing
+
+
+def _is_large_binary(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_large_binary(kind))
+
+
+def _list_bytes(array: pa.Array) -> Rows:
+    lengths = np.asarray(pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False), dtype=np.int64)
+    inner = np.concatenate([[0], row_bytes(array.flatten()).cumsum()])
+    ends = lengths.cumsum()
+    return np.asarray(inner[ends] - inner[ends - lengths], dtype=np.int64)
+
+
+class Spool:
+    """Tables set aside, each with a schema of its own: in memory while they are small, then in a file."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._file: Any = io.BytesIO()
+        self._in_memory = True
+        self._places: list[int] = []
+
+    def add(self, table: pa.Table) -> None:
+        """Set a table aside."""
+        self._places.append(self._file.tell())
+        with pa.ipc.new_stream(self._file, table.schema) as writer:
+            writer.write_table(table)
+        if self._in_memory and self._file.tell() > SPOOL_BYTES:
+            content = self._file.getbuffer()
+            self._file = open(self._path, "w+b")  # noqa: SIM115  # closed by remove()
+            self._file.write(content)
+            self._in_memory = False
+
+    def tables(self) -> Iterator[pa.Table]:
+        """All tables, in order."""
+        for place in self._places:
+            self._file.seek(place)
+            yield pa.ipc.open_stream(self._file).read_all()
+
+    def remove(self) -> None:
+        """Forget everything."""
+        self._file.close()
+        if not self._in_memory:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(self._path)
+
+
+class _Sink(io.RawIOBase):
+    """A `LocalFile` as Arrow wants files."""
+
+    def __init__(self, file: LocalFile) -> None:
+        super().__init__()
+        self._local = file
+
+    def writable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._local.nbytes
+
+    def write(self, data: Any) -> int:
+        self._local.append(data)
+        return len(data)

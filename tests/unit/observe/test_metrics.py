@@ -1,0 +1,334 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a snapshot says after events and actions: the fold needs no clock, and counts every record once."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from thresher.core.tally import StageTally, Tally
+from thresher.observe.metrics import Metrics, Restored
+from thresher.observe.snapshot import Snapshot, StageSnapshot
+from thresher.scheduler import actions as act
+from thresher.scheduler import events as ev
+from thresher.scheduler.model import OpSpec, UnitSpec
+
+STAGES = ("Reader", "Rule", "Writer")
+FUSED = (OpSpec(index=0, name="all", stages=STAGES, source=True, sink=True),)
+STREAM = (
+    OpSpec(index=0, name="read", stages=("Reader",), next=1, source=True),
+    OpSpec(index=1, name="parse", stages=("Reader", "Rule"), next=2),
+    OpSpec(index=2, name="write", stages=("Writer",), sink=True, ordered=True),
+)
+
+
+def tally(docs: int, *, dropped: int = 0, nbytes: int = 0, busy_s: float = 0.0) -> Tally:
+    """What a unit's task reports: `docs` read, of which the rule dropped some."""
+    kept = docs - dropped
+    return Tally(
+        docs,
+        kept,
+        {
+            0: StageTally(docs, docs, nbytes, nbytes, busy_s=busy_s),
+            1: StageTally(docs, kept, nbytes, nbytes, dropped=dropped, reasons={"Rule": dropped} if dropped else {}),
+            2: StageTally(kept, kept, nbytes, nbytes),
+        },
+    )
+
+
+def fold(metrics: Metrics, *items: ev.Event | act.Action, t: float = 1.0) -> Snapshot:
+    """Everything at one moment, and the picture after it."""
+    for item in items:
+        metrics.update(t, item)
+    return metrics.snapshot(t)
+
+
+def with_worker(*ids: int) -> list[ev.Event | act.Action]:
+    """Shared workers that are set up."""
+    starts: list[ev.Event | act.Action] = [act.StartWorker(i) for i in ids]
+    return [*starts, *(ev.WorkerReady(i) for i in ids)]
+
+
+def listed(*sizes: int, more: bool = False) -> ev.UnitsListed:
+    """Units u0, u1, … of these sizes."""
+    return ev.UnitsListed(tuple(UnitSpec(f"u{i}", (i, 0), 0, size) for i, size in enumerate(sizes)), more)
+
+
+def dispatch(task: int, unit: str, *, op: int = 0, epoch: int = 0, worker: int = 1) -> act.Dispatch:
+    """One task to one worker."""
+    return act.Dispatch(worker, op, (act.TaskRef(task, unit, epoch),))
+
+
+def stage(snapshot: Snapshot, name: str) -> StageSnapshot:
+    """The stage of that name."""
+    return next(s for s in snapshot.stages if s.name == name)
+
+
+def test_tallies_of_done_tasks_are_the_counts_of_stages() -> None:
+    now = fold(
+        Metrics(STAGES, FUSED),
+        *with_worker(1),
+        listed(100, 100),
+        dispatch(-1, "u0"),
+        ev.TaskDone(-1, 1, tally=tally(10, dropped=4)),
+        dispatch(-2, "u1"),
+        ev.TaskDone(-2, 1, tally=tally(10, dropped=1)),
+    )
+    rule = stage(now, "Rule")
+    assert (rule.in_docs, rule.out_docs, rule.dropped) == (20, 15, 5)
+    assert rule.kept_ratio == pytest.approx(0.75)
+    assert stage(now, "Writer").in_docs == 15
+
+
+def test_a_stage_without_records_has_no_kept_ratio() -> None:
+    assert stage(fold(Metrics(STAGES, FUSED)), "Rule").kept_ratio is None
+
+
+def test_tallies_from_a_log_count_like_living_ones() -> None:
+    from_log = msgspec.json.decode(msgspec.json.encode(tally(10, dropped=4)))
+    now = fold(
+        Metrics(STAGES, FUSED), *with_worker(1), listed(100), dispatch(-1, "u0"), ev.TaskDone(-1, 1, tally=from_log)
+    )
+    assert stage(now, "Rule").dropped == 4
+
+
+def test_a_unit_that_starts_again_counts_once() -> None:
+    metrics = Metrics(STAGES, FUSED)
+    before = fold(
+        metrics,
+        *with_worker(1, 2),
+        listed(100),
+        dispatch(-1, "u0"),
+        ev.TaskEmitted(-1, 1, (), tally=tally(10, dropped=4, nbytes=60)),
+    )
+    assert (stage(before, "Rule").in_docs, before.bytes_done) == (10, 60)
+    after = fold(metrics, ev.WorkerLost(1, "killed"), act.Requeue(2, (), "u0", 1))
+    assert (stage(after, "Rule").in_docs, stage(after, "Rule").dropped, after.bytes_done) == (0, 0, 0)
+    end = fold(
+        metrics,
+        dispatch(-2, "u0", epoch=1, worker=2),
+        ev.TaskDone(-2, 2, tally=tally(10, dropped=4)),
+        ev.UnitCommitted("u0", 1),
+    )
+    assert (stage(end, "Rule").in_docs, stage(end, "Rule").dropped) == (10, 4)
+    assert (end.units_done, end.bytes_done, end.progress_ratio) == (1, 100, 1.0)
+
+
+def test_a_new_epoch_is_noticed_at_its_first_dispatch_where_no_worker_had_to_give_back() -> None:
+    now = fold(
+        Metrics(STAGES, FUSED),
+        *with_worker(1),
+        listed(100),
+        dispatch(-1, "u0"),
+        ev.TaskEmitted(-1, 1, (), tally=tally(10)),
+        ev.TaskFailed(-1, 1, "OSError", "disk", tally=tally(1)),
+        dispatch(-2, "u0", epoch=1),
+    )
+    assert stage(now, "Rule").in_docs == 0
+
+
+def test_a_late_report_of_a_void_epoch_is_not_counted() -> None:
+    now = fold(
+        Metrics(STAGES, STREAM),
+        *with_worker(1, 2),
+        listed(100),
+        dispatch(-1, "u0", worker=1),
+        act.Requeue(2, (), "u0", 1),
+        ev.TaskDone(-1, 1, tally=tally(10)),
+    )
+    assert stage(now, "Rule").in_docs == 0
+
+
+def test_progress_is_unknown_while_input_is_being_listed() -> None:
+    metrics = Metrics(STAGES, FUSED)
+    now = fold(metrics, listed(100, more=True))
+    assert (now.progress_ratio, now.eta_s, now.listing_complete) == (None, None, False)
+    now = fold(metrics, ev.UnitsListed((UnitSpec("v", (1, 0), 0, 300),)))
+    assert (now.units_listed, now.bytes_listed, now.progress_ratio) == (2, 400, 0.0)
+
+
+def test_an_empty_input_is_done() -> None:
+    assert fold(Metrics(STAGES, FUSED), ev.UnitsListed(())).progress_ratio == 1.0
+
+
+def test_restored_units_are_done_but_do_not_make_the_pace() -> None:
+    metrics = Metrics(STAGES, FUSED, Restored(units=8, nbytes=800))
+    fold(metrics, *with_worker(1), listed(100, 100), dispatch(-1, "u0"), t=10.0)
+    now = fold(metrics, ev.TaskDone(-1, 1, tally=tally(10)), ev.UnitCommitted("u0"), t=15.0)
+    assert (now.units_done, now.units_listed, now.units_resumed) == (9, 10, 8)
+    assert now.progress_ratio == pytest.approx(0.9)
+    assert now.eta_s == pytest.approx(5.0)  # 100 bytes took 5 s, 100 are left
+
+
+def test_a_unit_counts_as_far_as_its_reader_has_come() -> None:
+    metrics = Metrics(STAGES, FUSED)
+    half = fold(
+        metrics, *with_worker(1), listed(100), dispatch(-1, "u0"), ev.TaskEmitted(-1, 1, (), tally(5, nbytes=50))
+    )
+    assert half.progress_ratio == pytest.approx(0.5)
+    # A reader may count more bytes than the unit has, for example line ends beyond its last byte.
+    over = fold(metrics, ev.TaskDone(-1, 1, tally=tally(5, nbytes=70)))
+    assert over.progress_ratio == 1.0
+
+
+def test_the_eta_follows_the_last_minute() -> None:
+    metrics = Metrics(STAGES, FUSED)
+    fold(metrics, *with_worker(1), listed(*[100] * 200), t=0.0)
+    for n in range(100):  # a slow first half: one unit in ten seconds
+        fold(metrics, dispatch(-n - 1, f"u{n}"), ev.UnitCommitted(f"u{n}"), t=10.0 * (n + 1))
+    for n in range(100, 190):  # then one in a second
+        now = fold(metrics, dispatch(-n - 1, f"u{n}"), ev.UnitCommitted(f"u{n}"), t=1000.0 + n - 99)
+    assert now.eta_s == pytest.approx(10.0, rel=0.05)
+
+
+def test_speeds_are_those_of_the_window_and_of_the_whole_run() -> None:
+    metrics = Metrics(STAGES, FUSED)
+    fold(metrics, *with_worker(1), listed(*[100] * 100), dispatch(-1, "u0"), t=0.0)
+    for second in range(1, 21):  # 10 documents a second, then 100
+        docs = 10 if second <= 10 else 100
+        report = ev.TaskEmitted(-1, 1, (), tally=tally(docs, nbytes=docs * 1000, busy_s=0.5))
+        now = fold(metrics, report, t=float(second))
+    reader = stage(now, "Reader")
+    assert reader.docs_per_s == pytest.approx(100)
+    assert reader.bytes_per_s == pytest.approx(100_000)
+    assert reader.docs_per_s_overall == pytest.approx(55)
+    assert reader.busy_ratio == pytest.approx(0.5)
+
+
+def test_speeds_fall_to_zero_when_nothing_happens() -> None:
+    metrics = Metrics(STAGES, FUSED)
+    fold(metrics, *with_worker(1), listed(100), dispatch(-1, "u0"), t=0.0)
+    fold(metrics, ev.TaskEmitted(-1, 1, (), tally=tally(10)), t=1.0)
+    now = fold(metrics, ev.Tick(30.0), t=30.0)
+    later = fold(metrics, ev.Tick(36.0), t=36.0)
+    assert stage(now, "Reader").docs_per_s <= 10 / 5
+    assert stage(later, "Reader").docs_per_s == 0
+
+
+def test_queues_hold_what_was_emitted_and_not_yet_dispatched() -> None:
+    metrics = Metrics(STAGES, STREAM)
+    now = fold(
+        metrics,
+        *with_worker(1, 2),
+        ev.UnitsListed((UnitSpec("s", (0, 0), 0, 1000, stream=True),)),
+        dispatch(-1, "s"),
+        ev.TaskEmitted(-1, 1, (ev.Emitted(1, 40, "u0", (0, 0)), ev.Emitted(2, 60, "u0", (0, 0)))),
+        dispatch(1, "u0", op=1, worker=2),
+    )
+    # The reader leads both the op that unpacks and the op that parses.
+    assert (stage(now, "Reader").queue_tasks, stage(now, "Reader").queue_bytes) == (1, 60)
+    assert (now.inflight_bytes, now.units_listed) == (100, 1)
+    now = fold(metrics, ev.TaskDone(1, 2, (ev.Emitted(3, 10),)), act.Release((1,)))
+    assert (stage(now, "Writer").queue_tasks, stage(now, "Writer").queue_bytes) == (1, 10)
+    assert now.inflight_bytes == 70
+
+
+def test_a_void_task_leaves_its_queue_with_its_payload() -> None:
+    now = fold(
+        Metrics(STAGES, STREAM),
+        *with_worker(1),
+        listed(100),
+        dispatch(-1, "u0"),
+        ev.TaskDone(-1, 1, (ev.Emitted(1, 40),)),
+        act.Release((1,)),
+    )
+    assert (stage(now, "Reader").queue_tasks, stage(now, "Reader").queue_bytes, now.inflight_bytes) == (0, 0, 0)
+
+
+def test_what_a_lost_worker_held_waits_again() -> None:
+    metrics = Metrics(STAGES, STREAM)
+    fold(metrics, *with_worker(1), listed(100), dispatch(-1, "u0"), ev.TaskDone(-1, 1, (ev.Emitted(1, 40),)))
+    now = fold(metrics, dispatch(1, "u0", op=1), ev.WorkerLost(1, "killed"))
+    assert (stage(now, "Reader").queue_tasks, now.workers_total, now.workers_busy) == (1, 0, 0)
+
+
+def test_a_unit_waits_at_the_reader_until_it_is_dispatched() -> None:
+    metrics = Metrics(STAGES, FUSED)
+    assert stage(fold(metrics, *with_worker(1), listed(1, 1, 1)), "Reader").queue_tasks == 3
+    now = fold(metrics, dispatch(-1, "u0"), dispatch(-2, "u1"), ev.TaskFailed(-2, 1, "OSError", "no"))
+    assert stage(now, "Reader").queue_tasks == 2
+
+
+def test_a_worker_is_busy_in_the_op_of_its_first_task() -> None:
+    now = fold(
+        Metrics(STAGES, STREAM),
+        *with_worker(1, 2),
+        listed(100, 100),
+        dispatch(-1, "u0"),
+        dispatch(-2, "u1"),
+    )
+    assert (stage(now, "Reader").workers_busy, stage(now, "Reader").workers_total) == (1, 2)
+    assert (now.workers_busy, now.workers_total) == (1, 2)
+
+
+def test_a_parked_task_leaves_its_worker_free() -> None:
+    metrics = Metrics(STAGES, STREAM)
+    fold(metrics, *with_worker(1), listed(100), dispatch(-1, "u0"))
+    assert fold(metrics, ev.TaskParked(-1, 1)).workers_busy == 0
+    assert fold(metrics, act.Resume(1, -1)).workers_busy == 1
+
+
+def test_workers_of_its_own_are_told_at_the_stage_that_has_them() -> None:
+    ops = (
+        OpSpec(index=0, name="read", stages=("Reader",), next=1, source=True),
+        OpSpec(index=1, name="rule", stages=("Rule",), dedicated_workers=3),
+    )
+    metrics = Metrics(STAGES, ops)
+    workers = [act.StartWorker(1), *(act.StartWorker(i, op=1) for i in (2, 3, 4))]
+    starting = fold(metrics, listed(100), *workers)
+    assert (starting.workers_starting, starting.workers_total) == (4, 0)
+    ready = fold(metrics, *(ev.WorkerReady(i) for i in (1, 2, 3, 4)))
+    assert [stage(ready, name).workers_total for name in ("Reader", "Rule")] == [1, 3]
+    assert fold(metrics, act.StopWorker(4), ev.WorkerSetupFailed(3, "no GPU")).workers_total == 2
+
+
+def test_stages_inside_another_ones_call_do_not_lead() -> None:
+    now = fold(Metrics(STAGES, FUSED), listed(100))
+    assert [s.leads for s in now.stages] == [True, False, False]
+
+
+def test_ops_of_a_route_that_no_unit_takes_are_not_in_the_picture() -> None:
+    spare = OpSpec(index=1, name="write", stages=("Writer",), sink=True, ordered=True)
+    now = fold(Metrics(STAGES, (*FUSED, spare)), listed(100))
+    assert not stage(now, "Writer").leads
+
+
+def test_failures_are_counted_and_told_in_one_line() -> None:
+    now = fold(
+        Metrics(STAGES, FUSED),
+        *with_worker(1),
+        listed(100),
+        dispatch(-1, "u0"),
+        ev.TaskFailed(-1, 1, "OSError", "disk\n  is full"),
+        ev.CommitFailed("u0", 0, "no space"),
+        ev.WorkerLost(1, "killed by signal 9"),
+        t=2.5,
+    )
+    assert now.errors == 3
+    assert [m.number for m in now.messages] == [1, 2, 3]
+    assert now.messages[0].text == "a task failed and is tried again: OSError: disk is full"
+    assert now.messages[2] == type(now.messages[2])(3, 2.5, "worker 1 is lost: killed by signal 9")
+
+
+def test_only_the_last_messages_are_kept() -> None:
+    metrics = Metrics(STAGES, FUSED)
+    now = fold(metrics, *(ev.StopRequested(f"reason {i}") for i in range(100)))
+    assert [m.number for m in now.messages] == [96, 97, 98, 99, 100]
+
+
+def test_memory_is_the_last_sample_and_the_highest() -> None:
+    metrics = Metrics(STAGES, FUSED)
+    now = fold(metrics, ev.MemorySample(500, 1000), ev.MemorySample(300, 1000))
+    assert (now.memory_bytes, now.memory_peak_bytes, now.memory_limit_bytes) == (300, 500, 1000)
+
+
+def test_the_units_of_a_stream_are_counted_as_they_are_cut() -> None:
+    metrics = Metrics(STAGES, STREAM)
+    stream = UnitSpec("s", (0, 0), 0, 1000, stream=True)
+    now = fold(metrics, *with_worker(1), ev.UnitsListed((stream,)), dispatch(-1, "s"))
+    assert (now.units_listed, now.bytes_listed) == (0, 1000)
+    outputs = tuple(ev.Emitted(i, 10, f"s-{i // 3}", (0, i // 3)) for i in range(1, 7))
+    now = fold(metrics, ev.TaskEmitted(-1, 1, outputs))
+    assert now.units_listed == 3
+    now = fold(metrics, ev.TaskDone(-1, 1), ev.UnitCommitted("s-0"))
+    assert (now.units_done, now.units_listed, now.progress_ratio) == (1, 3, 1.0)

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lines of the event log have the promised form and come back as they were."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from thresher.scheduler import actions, events
+from thresher.scheduler.log import decode_line, encode_line, encode_start
+from thresher.scheduler.model import OpSpec, RunSpec, UnitSpec
+
+EVENTS = [
+    events.UnitsListed((UnitSpec("u", (1, 2), 0, 3, True),), more=True),
+    events.WorkerReady(1, "n"),
+    events.WorkerSetupFailed(1, "why"),
+    events.WorkerLost(1, 'a "quoted" reason\n'),
+    events.NodeJoined("n"),
+    events.NodeLost("n", "why"),
+    events.TaskEmitted(-1, 1, (events.Emitted(2, 3, "u", (4, 5), True), events.Emitted(0, unit="u", closes=True))),
+    events.TaskParked(1, 2, (events.Emitted(3, 4),)),
+    events.TaskDone(1, 2, (events.Emitted(3, 4),), 0.1 + 0.2, {"docs": {"read": 5}}),
+    events.TaskFailed(1, 2, "ValueError", "text", fatal=True),
+    events.PayloadLost(1),
+    events.UnitCommitted("u", 2, {"bytes": 7}),
+    events.CommitFailed("u", 2, "why", retryable=False),
+    events.MemorySample(1, 2),
+    events.Tick(1.5),
+    events.StopRequested("why"),
+]
+ACTIONS = [
+    actions.StartWorker(1, 2),
+    actions.StopWorker(1),
+    actions.Dispatch(1, 0, (actions.TaskRef(-1, "u", 1, 100), actions.TaskRef(2, "v"))),
+    actions.GrantCredit(1, 2, 3),
+    actions.Resume(1, 2, 3),
+    actions.Release((1, 2)),
+    actions.Requeue(1, (2, 3), "u", 4),
+    actions.Split(1, 2),
+    actions.Quarantine(1, "record", "why"),
+    actions.Commit("u", 1, 2),
+    actions.Finish("finished"),
+    actions.Fail("why", "u", 1),
+]
+
+
+@pytest.mark.parametrize("item", EVENTS + ACTIONS, ids=lambda item: type(item).__name__)
+def test_every_event_and_action_comes_back_from_its_line(item: events.Event | actions.Action) -> None:
+    line = encode_line(17, 1.25, item)
+    key = "event" if isinstance(item, events.Event) else "action"
+    plain = json.loads(line)
+    assert (plain["n"], plain["t"], plain[key]) == (17, 1.25, type(item).__name__)
+    assert b"\n" not in line
+    assert decode_line(line) == (17, 1.25, item)
+
+
+def test_line_0_holds_the_spec_and_whatever_else_describes_the_run() -> None:
+    spec = RunSpec(ops=(OpSpec(index=0, name="copy", source=True, sink=True),), shared_workers=2, budget_bytes=10)
+    line = encode_start(spec, plan={"name": "demo"}, seed=7)
+    assert json.loads(line)["start"]["plan"] == {"name": "demo"}
+    assert decode_line(line) == (0, 0.0, spec)
+
+
+def test_all_names_of_the_contract_exist() -> None:
+    contract_events = {
+        *("WorkerReady", "WorkerSetupFailed", "WorkerLost", "NodeJoined", "NodeLost", "TaskEmitted", "TaskParked"),
+        *("TaskDone", "TaskFailed", "PayloadLost", "UnitCommitted", "MemorySample", "Tick", "StopRequested"),
+    }
+    contract_actions = {
+        *("StartWorker", "StopWorker", "Dispatch", "GrantCredit", "Resume", "Release"),
+        *("Split", "Requeue", "Quarantine", "Commit", "Finish", "Fail"),
+    }
+    assert {type(item).__name__ for item in EVENTS} - contract_events == {"UnitsListed", "CommitFailed"}
+    assert {type(item).__name__ for item in EVENTS} >= contract_events
+    assert {type(item).__name__ for item in ACTIONS} == contract_actions
