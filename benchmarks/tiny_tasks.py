@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 import peers
-from harness import Command, interleave, options, scratch
+from harness import Command, compile_sources, interleave, options, scratch
 from tables import Spread, print_table, print_target, ratios, write_results
 
 OURS = "thresher"
@@ -24,6 +24,7 @@ def main() -> None:
     run_dir = scratch("tiny-tasks")
     script = Path(__file__).with_name("tiny_tasks_run.py")
     ours = Command(OURS, [sys.executable, script, str(tasks), run_dir], run_dir)
+    compile_sources()
     measured = interleave([ours], chosen.repeats)
     runs = [json.loads(one.stdout.splitlines()[-1]) for one in measured[OURS]]
     rates = {OURS: [run["tasks"] / run["run_s"] for run in runs]}

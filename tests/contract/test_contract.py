@@ -82,8 +82,8 @@ def test_everything_that_recipes_know_can_be_imported_too() -> None:
 
 
 def test_a_name_that_is_not_public_suggests_the_nearest() -> None:
-    with pytest.raises(AttributeError, match=r"no attribute 'Pipelin'\. Did you mean 'Pipeline'\?"):
-        _ = thresher.Pipelin
+    with pytest.raises(AttributeError, match=r"no attribute 'Pipelne'\. Did you mean 'Pipeline'\?"):
+        _ = thresher.Pipelne
 
 
 @pytest.mark.parametrize("name", SIGNATURES)

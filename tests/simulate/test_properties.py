@@ -13,7 +13,7 @@ from thresher.simulate.behaviour import Behaviour, OpBehaviour
 from thresher.simulate.replay import replay
 from thresher.simulate.run import SimResult, expected_at_sink, simulate
 
-EXAMPLES = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+EXAMPLES = settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 @dataclass(frozen=True)
@@ -63,10 +63,11 @@ def chains(draw: st.DrawFn, first: int) -> list[OpSpec]:
 def behaviours_of_ops(draw: st.DrawFn, count: int) -> tuple[OpBehaviour, ...]:
     """Durations from nothing to long, fan-outs from nothing to many, sizes from a byte to more than any budget."""
     found = []
-    for _ in range(count):
+    wide = draw(st.integers(0, count - 1))  # one op may fan out far; if all did, runs would be long and say no more
+    for place in range(count):
         low_s, more_s = draw(st.sampled_from([0.0, 0.0001, 0.01])), draw(st.sampled_from([0.0, 0.001, 0.1]))
         fan_low = draw(st.integers(0, 2))
-        fan_high = fan_low + draw(st.sampled_from([0, 1, 4, 12]))
+        fan_high = fan_low + draw(st.sampled_from([0, 4, 20] if place == wide else [0, 0, 1]))
         size_low = draw(st.sampled_from([0, 1, 80, 5_000]))
         found.append(
             OpBehaviour(
@@ -155,13 +156,13 @@ def test_deaths_and_failures_lose_nothing_and_repeat_nothing(scenario: Scenario)
     assert_complete(scenario, run(scenario))
 
 
-@settings(EXAMPLES, max_examples=60)
+@settings(EXAMPLES, max_examples=150)
 @given(scenarios(barrier=True))
 def test_with_a_barrier_between_ops_every_run_ends_too(scenario: Scenario) -> None:
     assert_complete(scenario, run(scenario))
 
 
-@settings(EXAMPLES, max_examples=60)
+@settings(EXAMPLES, max_examples=150)
 @given(scenarios(), st.floats(0.0, 1.0))
 def test_a_stopped_run_ends_and_what_it_committed_is_complete(scenario: Scenario, stop_s: float) -> None:
     result = run(replace(scenario, behaviour=replace(scenario.behaviour, stop_s=stop_s)))
@@ -171,7 +172,7 @@ def test_a_stopped_run_ends_and_what_it_committed_is_complete(scenario: Scenario
         assert seen == expected_at_sink(scenario.spec, unit, entry, scenario.behaviour)
 
 
-@settings(EXAMPLES, max_examples=60)
+@settings(EXAMPLES, max_examples=150)
 @given(scenarios())
 def test_replaying_the_log_gives_the_same_actions(scenario: Scenario) -> None:
     assert replay(run(scenario, logged=True).log) is None

@@ -41,7 +41,7 @@ class LocalExecutor(Executor):
         self._workers = _workers(given.get("workers"), given.get("cpu_allocation_percentage", 0.95))
         self._memory = _memory(given.get("memory"))
         self._mode = check_choice("execution_mode", given.get("execution_mode", "streaming"), EXECUTION_MODES)
-        self._fusion = bool(given.get("fusion", True))
+        self._fusion = _flag("fusion", given.get("fusion", True))
         self.logging_interval_s = _seconds("logging_interval", given.get("logging_interval", 10.0))
         self._pool: ProcessPool | None = None
 
@@ -99,6 +99,12 @@ def _memory(given: Any) -> int:
     if memory > available_memory():
         raise UsageError(f"memory: {given!r} is more than there is here ({show_size(available_memory())})")
     return memory
+
+
+def _flag(what: str, given: Any) -> bool:
+    if not isinstance(given, bool):
+        raise UsageError(f"{what}: {given!r} is neither True nor False")
+    return given
 
 
 def _seconds(what: str, given: Any) -> float:

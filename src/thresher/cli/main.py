@@ -7,7 +7,6 @@ A command is a module of this package with `SUMMARY`, `PLANNED_FLAGS`, `add_argu
 from __future__ import annotations
 
 import importlib
-import os
 import signal
 import sys
 import threading
@@ -17,7 +16,15 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-from thresher.cli.printing import print_error, print_json, print_note, print_result
+from thresher.cli.printing import (
+    flush_results,
+    make_streams_usable,
+    print_error,
+    print_json,
+    print_note,
+    print_result,
+    silence_stdout,
+)
 from thresher.errors import ThresherError, UsageError, nearest
 from thresher.version import __version__
 
@@ -53,13 +60,15 @@ INTERRUPTED, TERMINATED = 130, 143
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
+    if argv is None:
+        make_streams_usable()
     arguments = list(sys.argv[1:] if argv is None else argv)
     # Also for errors the caller finds one JSON object on stdout.
     wants_json = "--json" in arguments
     try:
         with _sigterm_ends():
             code = _dispatch(arguments)
-            sys.stdout.flush()
+            flush_results()
             return code
     except ThresherError as error:
         print_error(str(error))
@@ -67,9 +76,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print_note("interrupted; the same command goes on from what is done")
         return _ended("interrupted", INTERRUPTED, wants_json)
-    except BrokenPipeError:
-        # Who read our output has seen enough. The interpreter must not stumble over it again when it ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:  # who read our output has seen enough
+        silence_stdout()
         return 0
     except SystemExit as end:
         if end.code != TERMINATED:  # --help

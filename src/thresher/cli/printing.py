@@ -3,20 +3,64 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import shutil
 import sys
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, TextIO
+
+from thresher.errors import RunFailedError
 
 _BOLD, _RED, _YELLOW, _RESET = "\033[1m", "\033[1;31m", "\033[33m", "\033[0m"
 
 
+def make_streams_usable() -> None:
+    """Standard streams that the caller closed lead nowhere, and letters that they cannot show are spelled out."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            # Else the number would go to the next file or socket, which would then get our messages.
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
+    sys.stdout = sys.stdout or open(1, "w", closefd=False)  # noqa: SIM115  # for as long as the process lives
+    sys.stderr = sys.stderr or open(2, "w", closefd=False)  # noqa: SIM115  # for as long as the process lives
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def silence_stdout() -> None:
+    """Let what is still to be written to stdout go nowhere, so that nobody stumbles over it at the end."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
+
+
 def print_result(text: str) -> None:
     """A result, on stdout."""
-    sys.stdout.write(text if text.endswith("\n") else f"{text}\n")
+    with _explained():
+        sys.stdout.write(text if text.endswith("\n") else f"{text}\n")
+
+
+def flush_results() -> None:
+    """Hand over what was printed."""
+    with _explained():
+        sys.stdout.flush()
+
+
+@contextmanager
+def _explained() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        silence_stdout()
+        raise RunFailedError(f"the result cannot be written to stdout: {error.strerror}") from None
 
 
 def print_json(value: Any) -> None:

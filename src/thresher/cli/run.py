@@ -4,14 +4,13 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 import os
 import sys
-from collections.abc import Callable
 from typing import Any
 
 from thresher.cli.arguments import add_recipe_arguments, executor_options, read_settings
 from thresher.cli.printing import print_json, print_result, print_warning, wants_color
+from thresher.runtime.launch import launch_early
 
 DESCRIPTION = "Run a recipe. The same command goes on where an earlier one was ended."
 PLANNED_FLAGS = ("--gpus", "--address", "--keep-scores", "--metrics-port", "--dashboard")
@@ -33,7 +32,8 @@ def execute(arguments: argparse.Namespace) -> int:
     """Load the recipe, run it, print what happened."""
     put_trusted_on_path(arguments)
     if arguments.executor in (None, "local"):
-        _start_workers_early()
+        # What workers need is imported while the recipe is read; if the recipe asks for no workers, it was for nothing.
+        launch_early()
     recipe = load(arguments)
     executor = recipe.make_executor(executor_options(arguments), print_warning if arguments.allow_unsupported else None)
     options: dict[str, Any] = {
@@ -71,12 +71,3 @@ def load(arguments: argparse.Namespace) -> Any:
     from thresher.core.recipe import load_recipe
 
     return load_recipe(arguments.recipe, read_settings(arguments.settings), frozenset(arguments.trust))
-
-
-def _start_workers_early() -> None:
-    """Let workers start while the recipe is read; where that is not offered, they start later."""
-    start_early: Callable[[], None] | None = getattr(
-        importlib.import_module("thresher.runtime.zygote"), "start_early", None
-    )
-    if start_early is not None:
-        start_early()

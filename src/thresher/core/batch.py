@@ -131,7 +131,12 @@ class DocumentBatch(Task):
     @property
     def data(self) -> Any:
         """What the batch was made of: the table or data frame that was handed over, else an Arrow table."""
-        return self._given if self._given is not None else self.to_pyarrow()
+        if self._given is None:
+            return self.to_pyarrow()
+        if not hasattr(self._given, "schema"):
+            # A frame or a list may be changed in place by whoever gets it: Arrow is made of it again.
+            self._table, self._memo = None, {}
+        return self._given
 
     @data.setter
     def data(self, value: Any) -> None:
@@ -158,8 +163,8 @@ class DocumentBatch(Task):
         table = decode_table(self._raw.lines())
         if self._removed:
             table = table.drop_columns([name for name in table.column_names if name in self._removed])
-        for name in self._changed if self._table is not None else ():
-            table = set_column(table, name, self._table.column(name))
+        for name in self._changed:
+            table = set_column(table, name, self.column(name))
         self._table, self._whole = table, True
         return table
 

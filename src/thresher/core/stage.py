@@ -136,6 +136,10 @@ class SourceStage(ProcessingStage[Task, Out]):
         """Yield `SourceItem`s of one unit (of a stream: of the units that are cut from it, in order)."""
         raise TypeError(f"{type(self).__name__} must define read()")
 
+    def input_roots(self) -> list[str]:
+        """Files and folders that are read, so that no output is put among them."""
+        return []
+
     def known_columns(self) -> list[str] | None:
         """The columns of every record, where that is certain before reading; `None` where it is not."""
         return None

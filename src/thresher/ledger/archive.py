@@ -10,23 +10,29 @@ from thresher.ledger.request import RUN_FILE, RunState, read_state
 from thresher.ledger.store import Store
 
 OLD = "old"
-_KEPT_HERE = ("lock", f"{OLD}/")
+_KEPT_HERE = ("lock", RUN_FILE, f"{OLD}/")
 _NOT_KEPT = ("tmp/", "parts/")
 
 
 def archive(store: Store, state: RunState) -> str:
-    """Move everything of the run in `store` to `old/<run id>/`; give back that folder."""
+    """Move everything of the run in `store` to `old/<run id>/`; give back that folder.
+
+    Its `run.json` stays, marked, until that of the new run takes its place: a crash on the way is made good by the next
+    opening, and the files in the output folder never seem to be nobody's.
+    """
     folder = f"{OLD}/{state.run_id}"
+    store.write(f"{folder}/{RUN_FILE}", encode(state))
+    state.superseded = True
+    store.write(RUN_FILE, encode(state))
     waiting = read_inbox(store)
     if waiting:
         # Committed but not gathered: its files must be known to be removed.
         store.write(f"{FOLDER}/999999.jsonl", b"".join(encode(record) + b"\n" for record in waiting.values()))
-    for name in _NOT_KEPT:
-        store.remove_tree(name.rstrip("/"))
-    names = [name for name in store.names() if name not in _KEPT_HERE and name != RUN_FILE]
-    # run.json goes last: as long as it is here, the folder belongs to the old run, and another try goes on from there.
-    for name in (*names, RUN_FILE):
-        store.move(name.rstrip("/"), f"{folder}/{name.rstrip('/')}")
+    for name in store.names():
+        if name in _NOT_KEPT:
+            store.remove_tree(name.rstrip("/"))
+        elif name not in _KEPT_HERE:
+            store.move(name.rstrip("/"), f"{folder}/{name.rstrip('/')}")
     return folder
 
 

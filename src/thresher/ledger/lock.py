@@ -73,8 +73,12 @@ class KernelLock:
     def __init__(self, run_dir: str, holder: Holder) -> None:
         self._path = os.path.join(local_path(run_dir), LOCK)
         self._descriptor = self._take(run_dir)
-        os.ftruncate(self._descriptor, 0)
-        os.pwrite(self._descriptor, msgspec.json.encode(holder), 0)
+        try:
+            os.ftruncate(self._descriptor, 0)
+            os.pwrite(self._descriptor, msgspec.json.encode(holder), 0)
+        except BaseException:
+            os.close(self._descriptor)
+            raise
 
     def _take(self, run_dir: str) -> int:
         while True:
@@ -98,11 +102,13 @@ class KernelLock:
 
     def release(self) -> None:
         """Let go; the file stays, empty, for the next one."""
-        if self._descriptor >= 0:
-            with contextlib.suppress(OSError):
-                os.ftruncate(self._descriptor, 0)
-            os.close(self._descriptor)
-            self._descriptor = -1
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            try:
+                with contextlib.suppress(OSError):
+                    os.ftruncate(descriptor, 0)
+            finally:
+                os.close(descriptor)
 
 
 class Lease:

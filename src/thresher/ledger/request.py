@@ -111,6 +111,8 @@ class RunState(msgspec.Struct, omit_defaults=True):
     """Folder of the old run whose files are removed at the first commit."""
     clears: bool = False
     """Whether data files in the output folder are removed at the first commit (`mode="overwrite"`)."""
+    superseded: bool = False
+    """Whether another run is about to take its place: its files are on their way to `old/`."""
     attempts: list[Attempt] = []
     """All starts, oldest first."""
 

@@ -109,7 +109,7 @@ def _open_locked(request: RunRequest, place: CommitPlace, store: Store, held: tu
     state.attempts.append(
         Attempt(place.attempt, request.executor, host, os.getpid(), timestamp(), tmp=None if inside else place.tmp)
     )
-    store.write(RUN_FILE, msgspec.json.format(encode(state), indent=2) + b"\n")
+    _write_state(store, state)
     if request.plan is not None:
         store.write("plan.json", msgspec.json.format(encode_text(masked(request.plan)), indent=2) + b"\n")
     if request.recipe is not None:
@@ -135,6 +135,7 @@ def _state(request: RunRequest, place: CommitPlace, store: Store, run_id: str) -
     elif _starts_over(request, found):
         new.replaces = archive(store, found)
         state = new
+        _write_state(store, state)
     else:
         _refuse_other_run(request, place, found)
         state = found
@@ -147,7 +148,7 @@ def _state(request: RunRequest, place: CommitPlace, store: Store, run_id: str) -
 def _starts_over(request: RunRequest, found: RunState) -> bool:
     """Without a writer the results are in memory, so there is nothing to go on with."""
     replaced = request.mode == "overwrite" and found.fingerprint != request.digest and not request.accept_changes
-    return request.fresh or request.sink_path is None or replaced
+    return request.fresh or request.sink_path is None or replaced or found.superseded
 
 
 def _refuse_other_run(request: RunRequest, place: CommitPlace, found: RunState) -> None:
@@ -158,6 +159,10 @@ def _refuse_other_run(request: RunRequest, place: CommitPlace, found: RunState) 
         )
     if found.fingerprint != request.digest and not request.accept_changes:
         checks.refuse_changed(str(place.run_dir), checks.changed_parts(found.fingerprint_parts, request.fingerprint))
+
+
+def _write_state(store: Store, state: RunState) -> None:
+    store.write(RUN_FILE, msgspec.json.format(encode(state), indent=2) + b"\n")
 
 
 def _with_folders(request: RunRequest, place: CommitPlace, run_id: str) -> CommitPlace:

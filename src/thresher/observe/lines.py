@@ -7,7 +7,7 @@ from typing import Any, TextIO
 
 from thresher.core.sizes import show_size
 from thresher.observe.figures import duration, megabytes, percent, short
-from thresher.observe.progress import RunInfo, write_bytes, write_text
+from thresher.observe.progress import RunInfo, write_text
 from thresher.observe.snapshot import Snapshot
 from thresher.observe.summary import summary_text
 
@@ -52,14 +52,17 @@ class LineProgress:
         """Write it."""
         self._write(text)
 
-    def printed(self, data: bytes) -> None:
-        """Pass it on as it is."""
-        write_bytes(self._stream, data)
+    def worker_output(self) -> int | None:
+        """Lines among lines: workers may share the stream."""
+        return None
 
     def finish(self, report: dict[str, Any] | None) -> None:
         """Write the summary."""
         if report is not None:
             write_text(self._stream, "\n" + summary_text(report, self._color))
+
+    def close(self) -> None:
+        """Nothing is held back."""
 
     def _write(self, text: str) -> None:
         write_text(self._stream, f"thresher: {text}\n")

@@ -49,18 +49,18 @@ class Progress(Protocol):
     def message(self, text: str) -> None:
         """Show something that people should know, now."""
 
-    def printed(self, data: bytes) -> None:
-        """Pass on what a worker printed, where the executor collects that: above a live view, never into it."""
+    def worker_output(self) -> int | None:
+        """The descriptor that workers should have as stdout and stderr; `None`: those of the driver are fine."""
 
     def finish(self, report: dict[str, Any] | None) -> None:
         """The run is over; with a report, show its summary. May be called twice, and without `start`."""
 
+    def close(self) -> None:
+        """All workers have ended: show what they printed last. May be called twice."""
+
 
 class NoProgress:
-    """Shows nothing but what workers print: that is not ours to hide."""
-
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
+    """Shows nothing."""
 
     def start(self, info: RunInfo) -> None:
         """Nothing to show."""
@@ -75,11 +75,14 @@ class NoProgress:
     def message(self, text: str) -> None:
         """Nothing to show."""
 
-    def printed(self, data: bytes) -> None:
-        """Pass it on."""
-        write_bytes(self._stream, data)
+    def worker_output(self) -> int | None:
+        """There is no view that prints could tear."""
+        return None
 
     def finish(self, report: dict[str, Any] | None) -> None:
+        """Nothing to show."""
+
+    def close(self) -> None:
         """Nothing to show."""
 
 
@@ -101,7 +104,7 @@ def make_progress(
         from thresher.observe.lines import LineProgress
 
         return LineProgress(stream, interval_s, wants_color(stream))
-    return NoProgress(stream)
+    return NoProgress()
 
 
 def is_terminal(stream: TextIO) -> bool:
@@ -119,15 +122,3 @@ def write_text(stream: TextIO, text: str) -> None:
     with contextlib.suppress(OSError, ValueError):
         stream.write(text)
         stream.flush()
-
-
-def write_bytes(stream: TextIO, data: bytes) -> None:
-    """Write bytes as they are, where the stream can: a piece may end in the middle of a character."""
-    buffer = getattr(stream, "buffer", None)
-    if buffer is None:
-        write_text(stream, data.decode("utf-8", "replace"))
-        return
-    with contextlib.suppress(OSError, ValueError):
-        stream.flush()
-        buffer.write(data)
-        buffer.flush()

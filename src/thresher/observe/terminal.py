@@ -7,6 +7,7 @@ import contextlib
 from typing import TYPE_CHECKING, Any, TextIO
 
 from thresher.observe.layout import STYLES, Line, frame
+from thresher.observe.print_pipe import PrintPipe
 from thresher.observe.progress import RunInfo, write_text
 from thresher.observe.snapshot import Snapshot
 from thresher.observe.summary import summary_text
@@ -21,7 +22,7 @@ REFRESH_S = 0.24
 
 
 class LiveProgress:
-    """Draws a picture four times a second, in place. What the driver prints meanwhile appears above it."""
+    """Draws a picture four times a second, in place. What driver and workers print meanwhile appears above it."""
 
     def __init__(self, stream: TextIO, color: bool) -> None:
         self._stream = stream
@@ -30,7 +31,7 @@ class LiveProgress:
         self._console: Console | None = None
         self._live: Live | None = None
         self._info: RunInfo | None = None
-        self._unfinished = b""  # the beginning of a line that a worker has not ended yet
+        self._prints: PrintPipe | None = None
 
     def start(self, info: RunInfo) -> None:
         """Take the terminal over."""
@@ -48,6 +49,7 @@ class LiveProgress:
         if not self.due(snapshot.elapsed_s):
             return
         self._next_t = snapshot.elapsed_s + REFRESH_S
+        self._show_prints()
         # A terminal that went away is no reason to fail a run.
         with contextlib.suppress(OSError, ValueError):
             self._draw(snapshot)
@@ -57,19 +59,20 @@ class LiveProgress:
         if self._console is None:
             write_text(self._stream, text + "\n")
             return
-        with contextlib.suppress(OSError, ValueError):
-            self._console.print(text, markup=False, highlight=False)
+        from rich.text import Text
 
-    def printed(self, data: bytes) -> None:
-        """Print whole lines above the picture; what is not yet a line waits for its end."""
-        whole, feed, self._unfinished = (self._unfinished + data).rpartition(b"\n")
-        if feed:
-            self.message(whole.decode("utf-8", "replace"))
+        with contextlib.suppress(OSError, ValueError):
+            self._console.print(Text.from_ansi(text), soft_wrap=True)
+
+    def worker_output(self) -> int | None:
+        """A pipe: what workers print appears above the picture, with the next one."""
+        if self._prints is None:
+            self._prints = PrintPipe()
+        return self._prints.write_fd
 
     def finish(self, report: dict[str, Any] | None) -> None:
         """Take the picture away and give the terminal back; show the summary in its place."""
-        if self._unfinished:
-            self.printed(b"\n")
+        self._show_prints(all_of_it=True)
         live, self._live = self._live, None
         if live is not None:
             with contextlib.suppress(OSError, ValueError):
@@ -77,6 +80,18 @@ class LiveProgress:
         self._console = None
         if report is not None:
             write_text(self._stream, summary_text(report, self._color))
+
+    def close(self) -> None:
+        """Show what workers printed at their end."""
+        self._show_prints(all_of_it=True)
+        if self._prints is not None:
+            self._prints.close()
+            self._prints = None
+
+    def _show_prints(self, *, all_of_it: bool = False) -> None:
+        lines = self._prints.lines(all_of_it=all_of_it) if self._prints is not None else []
+        if lines:
+            self.message("\n".join(lines))
 
     def _draw(self, snapshot: Snapshot) -> None:
         if self._live is None or self._console is None or self._info is None:

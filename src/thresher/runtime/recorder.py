@@ -6,8 +6,8 @@ from __future__ import annotations
 from typing import Any
 
 from thresher.core.unit import Unit
-from thresher.ledger.records import CommitRecord
 from thresher.ledger.open_run import OpenRun
+from thresher.ledger.records import CommitRecord
 from thresher.ledger.unit_output import UnitOutput
 from thresher.runtime.unit_book import UnitPage
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -15,11 +16,12 @@ from thresher.core.tally import Tally, counts_add_up
 from thresher.core.task import EmptyTask, Task
 from thresher.core.unit import Unit
 from thresher.errors import RunFailedError, TooManyErrorsError
+from thresher.ledger.checks import changed_inputs, check_nesting, refuse_changed_inputs
 from thresher.ledger.open_run import OpenRun
 from thresher.ledger.request import RunRequest
 from thresher.ledger.run import open_run
 from thresher.observe.event_log import EventLog
-from thresher.observe.metrics import Metrics
+from thresher.observe.metrics import Metrics, Restored
 from thresher.observe.progress import Progress, RunInfo, make_progress
 from thresher.observe.report import RunFacts, build_report
 from thresher.runtime.cluster import Cluster
@@ -28,7 +30,7 @@ from thresher.runtime.interrupts import Interrupts
 from thresher.runtime.orders import WorkerSetup
 from thresher.runtime.recorder import LedgerRecorder
 from thresher.runtime.specs import run_spec
-from thresher.runtime.work_list import WorkList, units_around
+from thresher.runtime.work_list import WorkList, as_stream, units_around
 from thresher.scheduler.step import Scheduler
 from thresher.version import __version__
 
@@ -48,6 +50,8 @@ class _NoLog:
 
 def run_plan(executor: Executor, plan: Plan, options: RunOptions) -> RunResult:
     """Run a plan to its end; raises a ThresherError if it fails, KeyboardInterrupt if it was interrupted."""
+    _check_folders(plan, options)
+    listed = _begin_listing(plan)
     run = open_run(_request(executor, plan, options))
     cluster: Cluster | None = None
     exit_code = 1
@@ -55,7 +59,7 @@ def run_plan(executor: Executor, plan: Plan, options: RunOptions) -> RunResult:
         with Interrupts() as interrupts:
             cluster = executor.make_cluster(executor.limits())
             attempt = Attempt(executor, plan, options, run, cluster)
-            result = attempt.run(interrupts)
+            result = attempt.run(listed, interrupts)
             exit_code = 0
             return result
     except TooManyErrorsError as error:
@@ -85,17 +89,19 @@ class Attempt:
         self._cluster = cluster
         self._limits = executor.limits()
         self._started = time.monotonic()
+        self._restored = Restored()
         self._recorder = LedgerRecorder(run)
-        self._resumed = len(run.committed)
+        self._committed_before = len(run.committed)
+        self._resumed = _input_units(run)
         self._progress: Progress = make_progress(options.progress, interval_s=executor.logging_interval_s)
 
-    def run(self, interrupts: Interrupts) -> RunResult:
+    def run(self, listed: Iterator[Unit], interrupts: Interrupts) -> RunResult:
         """From the first unit to the report."""
         self._cluster.start(WorkerSetup(self._plan, self._run.place))
-        work = self._work_list()
+        work = self._work_list(listed)
         spec = run_spec(self._plan, self._limits)
         log = self._open_log(spec)
-        metrics = Metrics([stage.name for stage in self._plan.stages], spec.ops)
+        metrics = Metrics([stage.name for stage in self._plan.stages], spec.ops, self._restored)
         driver = Driver(self._plan, Scheduler(spec), self._cluster, work, self._recorder, log, metrics)
         driver.memory_limit = self._limits.memory_bytes
         driver.error_budget = self._options.max_errors
@@ -130,14 +136,13 @@ class Attempt:
 
     # -- units --------------------------------------------------------------------------------------------------------
 
-    def _work_list(self) -> WorkList:
+    def _work_list(self, listed: Iterator[Unit]) -> WorkList:
         done = frozenset(self._run.committed)
         joins = self._run.join_units if "join" in self._plan.entries else None
-        source = self._plan.source
-        if source is not None:
-            listed: Iterator[Unit] = source.list_units()
+        if self._plan.source is not None:
             self._cluster.mark_done(sorted(done))
-            return WorkList(self._plan, listed, done, self._units_listed, joins)
+            listed = self._checked_units(listed) if self._resumed else listed
+            return WorkList(self._plan, listed, done, self._run.record_units, joins)
         initial: Sequence[Task] = (
             self._options.initial_tasks if self._options.initial_tasks is not None else [EmptyTask()]
         )
@@ -146,8 +151,18 @@ class Attempt:
         work.add_initial_tasks(tasks)
         return work
 
-    def _units_listed(self, units: Sequence[Unit], last: bool) -> None:
-        self._run.record_units(units, last)
+    def _checked_units(self, listed: Iterator[Unit]) -> Iterator[Unit]:
+        """The whole list, compared with that of the attempt which is resumed."""
+        units = [as_stream(unit) if unit.stream else unit for unit in listed]
+        previous = self._run.previous_units()
+        change = None if previous is None else changed_inputs(previous, units)
+        if change is not None and not self._options.accept_changes:
+            refuse_changed_inputs(self._run.run_dir or "", change)
+        done = [unit.nbytes for unit in units if unit.id in self._run.committed]
+        self._restored = Restored(len(done), sum(done))
+        total = "" if any(unit.stream for unit in units) else f" of {len(units):,}"
+        self._progress.message(f"resuming: {self._resumed:,}{total} units done")
+        return iter(units)
 
     # -- the end ------------------------------------------------------------------------------------------------------
 
@@ -156,7 +171,7 @@ class Attempt:
         self._recorder.sync()
         self._run.write_json("report.json", self._report(driver, work, "stopped", driver.stop_reason))
         driver.raise_if_over_budget()
-        done = len(self._run.committed)
+        done = _input_units(self._run)
         self._progress.message(
             f"{driver.stop_reason}; {done:,} of {max(work.total, done):,} units are done. "
             "Run the same command again to go on."
@@ -165,16 +180,29 @@ class Attempt:
         raise RunFailedError(f"the run was stopped: {driver.stop_reason}")
 
     def _finish(self, driver: Driver, work: WorkList) -> RunResult:
-        status = "nothing-to-do" if self._resumed and len(self._run.committed) == self._resumed else "finished"
+        did_nothing = bool(self._committed_before) and len(self._run.committed) == self._committed_before
+        status = "nothing-to-do" if did_nothing else "finished"
         self._cluster.close()
         report = self._report(driver, work, status)
         if not counts_add_up(report["counts"]):
             raise RunFailedError(f"the counts do not add up, which is a fault of Thresher: {report['counts']}")
+        self._refuse_unreadable(report)
         self._run.write_json("metrics.json", driver.snapshot())
         self._run.write_json("report.json", report)
         self._run.finish(status, 0)
         results = None if self._plan.sink is not None else driver.results()
         return RunResult(report, results, self._cluster.decode_result)
+
+    def _refuse_unreadable(self, report: dict[str, Any]) -> None:
+        """Raise where all that was found in the input could not be read."""
+        read = report["counts"]["read"]
+        if self._plan.source is None or not read or report["stages"][0]["quarantined"] < read:
+            return
+        self._run.write_json("report.json", report)
+        reasons = ", ".join(f"{n:,} {reason}" for reason, n in report["quarantine_reasons"].items())
+        raise TooManyErrorsError(
+            f"no input could be read: {reasons}. Each one is explained in {self._run.run_dir}/quarantine"
+        )
 
     def _report(self, driver: Driver, work: WorkList, status: str, error: str | None = None) -> dict[str, Any]:
         total = Tally(stages={})
@@ -198,6 +226,28 @@ class Attempt:
             error=error,
         )
         return build_report(facts, total)
+
+
+def _input_units(run: OpenRun) -> int:
+    """How many units of the input are committed; streams and joined files have records of their own."""
+    return sum(1 for unit in run.committed if not unit.endswith("-stream") and not unit.startswith("join-"))
+
+
+def _begin_listing(plan: Plan) -> Iterator[Unit]:
+    """The units of the input. The first one is looked for at once: where there is no input, nothing is made."""
+    if plan.source is None:
+        return iter(())
+    units: Iterator[Unit] = plan.source.list_units()
+    first = list(itertools.islice(units, 1))
+    return itertools.chain(first, units)
+
+
+def _check_folders(plan: Plan, options: RunOptions) -> None:
+    """No output may lie where input is read."""
+    if plan.source is not None:
+        for folder in (plan.sink.path if plan.sink is not None else None, options.dropped_to):
+            if folder is not None:
+                check_nesting(plan.source.input_roots(), folder)
 
 
 def _request(executor: Executor, plan: Plan, options: RunOptions) -> RunRequest:

@@ -34,6 +34,11 @@ def stream_id(unit_id: str) -> str:
     return f"{unit_id.rsplit('-', 1)[0]}-stream"
 
 
+def as_stream(unit: Unit) -> Unit:
+    """A stream under an id that no unit cut from it has."""
+    return msgspec.structs.replace(unit, id=stream_id(unit.id))
+
+
 def units_around(tasks: Sequence[Task]) -> tuple[list[Unit], dict[str, Task]]:
     """Units for tasks that no reader reads, and the tasks by unit."""
     units = [Unit(f"task-{number:06d}", (0, number), (), "task") for number in range(len(tasks))]
@@ -85,7 +90,7 @@ class WorkList:
         """New units, or that there are no more; `None` when nothing changed."""
         if self._told_all:
             return None
-        found = [self._as_stream(unit) if unit.stream else unit for unit in self._lister.take()]
+        found = [as_stream(unit) if unit.stream else unit for unit in self._lister.take()]
         if not self._list_kept and (found or self._lister.complete):
             self._list_kept = self._lister.complete
             self._on_listed(found, self._lister.complete)
@@ -101,10 +106,6 @@ class WorkList:
 
     def _nothing_open(self) -> bool:
         return not self._open and all(stream.read and not stream.open for stream in self._streams.values())
-
-    @staticmethod
-    def _as_stream(unit: Unit) -> Unit:
-        return msgspec.structs.replace(unit, id=stream_id(unit.id))
 
     def _is_done(self, unit: Unit) -> bool:
         if unit.stream:
@@ -125,7 +126,8 @@ class WorkList:
             self._streams[unit.id] = _Stream(unit)
         else:
             self._open.add(unit.id)
-        return UnitSpec(unit.id, unit.order, self._entry(unit), unit.nbytes, unit.stream)
+        is_input = not unit.id.startswith("join-")
+        return UnitSpec(unit.id, unit.order, self._entry(unit), unit.nbytes if is_input else 0, unit.stream)
 
     def _entry(self, unit: Unit) -> int:
         entries = self._plan.entries

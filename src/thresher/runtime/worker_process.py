@@ -45,6 +45,8 @@ class _Call:
     unit: Unit
     done: frozenset[str]
     credit: int
+    opened: int = 0
+    """How many of its payloads were opened; the leases of those end by themselves."""
     order: TaskOrder | None = None
     flow: Iterator[Produced] | None = None
     outputs: list[list[msg.Output]] = field(default_factory=list)
@@ -66,6 +68,8 @@ class WorkerProcess:
         self._memory = MemoryKeeper()
         self._waiting: deque[_Call] = deque()
         self._parked: dict[int, _Call] = {}
+        self._suspended: set[int] = set()
+        """Ops with a generator that was begun and does not run: parked, or waiting for its turn to go on."""
         self._running: _Call | None = None
         self._told: list[msg.Told] = []
         self._stopping = False
@@ -145,8 +149,8 @@ class WorkerProcess:
         done = frozenset(message.done)
         for start in range(0, len(message.tasks), size):
             tasks = message.tasks[start : start + size]
-            # The results of one call cannot wait inside it, so a call for several tasks never parks.
-            credit = tasks[0].credit if len(tasks) == 1 else NO_LIMIT
+            # What one call for several tasks gives back cannot wait inside it, so such a call never parks.
+            credit = tasks[0].credit if size == 1 else NO_LIMIT
             self._waiting.append(_Call(message.op, tasks, message.units[tasks[0].unit], done, credit))
 
     def _take_credit(self, message: msg.Credit) -> None:
@@ -172,10 +176,15 @@ class WorkerProcess:
                 self._drop(call)
         kept: deque[_Call] = deque()
         for call in self._waiting:
-            if call.tasks[0].task in gone:
-                self._drop(call)
-            else:
+            left = [task for task in call.tasks if task.task not in gone]
+            if len(left) == len(call.tasks):
                 kept.append(call)
+            elif left:
+                self._give_up([task for task in call.tasks if task.task in gone])
+                call.tasks = left
+                kept.append(call)
+            else:
+                self._drop(call)
         self._waiting = kept
         if message.unit:
             self._worker.discard(message.unit, message.epoch)
@@ -200,14 +209,16 @@ class WorkerProcess:
     # -- running ------------------------------------------------------------------------------------------------------
 
     def _next_call(self) -> _Call | None:
-        """The first in the queue whose op has no parked generator: a stage is never entered twice."""
-        if not self._parked:
+        """The first in the queue that does not enter a stage for the second time."""
+        if not self._suspended:
             return self._waiting.popleft() if self._waiting else None
-        busy = {call.op for call in self._parked.values()}
         for place, call in enumerate(self._waiting):
-            if call.op not in busy or call.flow is not None:
-                del self._waiting[place]
-                return call
+            if call.flow is not None:
+                self._suspended.discard(call.op)
+            elif call.op in self._suspended:
+                continue
+            del self._waiting[place]
+            return call
         return None
 
     def _advance(self, call: _Call) -> None:
@@ -235,7 +246,11 @@ class WorkerProcess:
             self._fail(call, type(error).__name__, traceback.format_exc(), fatal=False)
 
     def _start(self, call: _Call) -> Iterator[Produced]:
-        tasks = [self._reader.open(task.payload) for task in call.tasks if task.payload is not None]
+        tasks = []
+        for task in call.tasks:
+            call.opened += 1
+            if task.payload is not None:
+                tasks.append(self._reader.open(task.payload))
         call.order = TaskOrder(call.op, call.unit, call.tasks[0].epoch, tasks, call.done)
         call.outputs = [[] for _ in call.tasks]
         call.told_at = time.perf_counter()
@@ -289,6 +304,7 @@ class WorkerProcess:
 
     def _park(self, call: _Call) -> None:
         self._parked[call.tasks[0].task] = call
+        self._suspended.add(call.op)
         self._say(msg.Parked(self._told_of(call, self._report(call))[0]))
         self._flush()
 
@@ -308,10 +324,9 @@ class WorkerProcess:
     def _drop(self, call: _Call) -> None:
         """Give up a call, whatever state it is in."""
         if call.order is None:
-            for task in call.tasks:
-                if task.payload is not None:
-                    self._reader.give_up(task.payload)
+            self._give_up(call.tasks[call.opened :])
             return
+        self._suspended.discard(call.op)
         self._worker.forget(call.order)
         for outputs in call.outputs:
             for output in outputs:
@@ -324,4 +339,12 @@ class WorkerProcess:
         flow, call.flow, call.order, call.outputs = call.flow, None, None, []
         close = getattr(flow, "close", None)
         if close is not None:
-            close()
+            try:
+                close()
+            except Exception:  # what a stage does in its `finally` may raise anything, and nobody asks for it any more
+                traceback.print_exc()
+
+    def _give_up(self, tasks: list[msg.TaskIn]) -> None:
+        for task in tasks:
+            if task.payload is not None:
+                self._reader.give_up(task.payload)

@@ -19,8 +19,8 @@ import traceback
 from typing import Any, NoReturn
 
 from thresher.runtime.launch import FIRST_FD, launch_zygote, search_path, start_python
-from thresher.runtime.messages import Exited, Fork, Forked, FromZygote, Load, ToZygote
 from thresher.runtime.memory import choose_memory_pool
+from thresher.runtime.messages import Exited, Fork, Forked, FromZygote, Load, ToZygote
 from thresher.runtime.process_control import end_with_parent, kill_group, name_process
 from thresher.runtime.wire import Channel, PeerGone
 

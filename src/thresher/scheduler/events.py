@@ -75,12 +75,13 @@ class NodeLost(Event, frozen=True, gc=False, omit_defaults=True):
 
 
 class TaskEmitted(Event, frozen=True, gc=False, omit_defaults=True):
-    """A running task emitted something and goes on."""
+    """A running task emitted something, or tells its counts, and goes on. From now on it is not retried alone."""
 
     task: int  # the running task
     worker: int  # where it runs
     outputs: tuple[Emitted, ...]  # in the order they were emitted
     tally: Any = None  # the driver's own data, not read here
+    busy_s: float = 0.0  # time it ran since the last report
 
 
 class TaskParked(Event, frozen=True, gc=False, omit_defaults=True):
@@ -90,6 +91,7 @@ class TaskParked(Event, frozen=True, gc=False, omit_defaults=True):
     worker: int  # where it is parked
     outputs: tuple[Emitted, ...] = ()  # what it emitted since the last report
     tally: Any = None  # the driver's own data, not read here
+    busy_s: float = 0.0  # time it ran since the last report
 
 
 class TaskDone(Event, frozen=True, gc=False, omit_defaults=True):
@@ -98,7 +100,7 @@ class TaskDone(Event, frozen=True, gc=False, omit_defaults=True):
     task: int  # the task
     worker: int  # where it ran
     outputs: tuple[Emitted, ...] = ()  # what it emitted since the last report
-    busy_s: float = 0.0  # time it ran, all turns together
+    busy_s: float = 0.0  # time it ran since the last report
     tally: Any = None  # the driver's own data, not read here
 
 

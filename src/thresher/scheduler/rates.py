@@ -4,14 +4,21 @@
 from __future__ import annotations
 
 from thresher.scheduler.model import RunSpec
-from thresher.scheduler.state import Op, State, chain
+from thresher.scheduler.state import Op, State, Task, chain
 
 TIME_WEIGHT = 0.2  # weight of the newest time in the average
 SIZE_DECAY = 8  # a size above the estimate counts at once; below, 1/8 of the difference
 
 
-def saw_time(state: State, op: Op, busy_s: float) -> None:
-    """Take the time of a finished task into the average, and derive how many such tasks make a group."""
+def saw_time(state: State, task: Task, busy_s: float) -> None:
+    """Take the time of a finished task into the average, and derive how many such tasks make a group.
+
+    A task that reported something on its way, but not its time, tells nothing: its last turn alone may be tiny.
+    """
+    if task.emitted and not task.busy_s:
+        return
+    busy_s += task.busy_s
+    op = task.op
     before = op.average_s
     average = busy_s if before < 0 else before + TIME_WEIGHT * (busy_s - before)
     op.average_s = average

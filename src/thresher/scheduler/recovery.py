@@ -156,6 +156,7 @@ def forget_running(state: State, task: Task) -> None:
 def try_again(state: State, task: Task, reason: str, blamed: bool) -> None:
     """Queue a task that emitted nothing once more."""
     task.worker = None
+    task.busy_s = 0.0
     if blamed:
         task.attempts += 1
         if task.attempts >= task.op.spec.max_attempts:

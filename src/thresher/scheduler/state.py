@@ -46,6 +46,7 @@ class Task:
 
     __slots__ = (
         "attempts",
+        "busy_s",
         "emitted",
         "epoch",
         "excess",
@@ -83,6 +84,7 @@ class Task:
         self.exempt = False  # the reserve was given beyond the budget, because this was the oldest task
         self.emitted = False  # something of it is already outside, so it cannot be retried alone
         self.attempts = 0  # failures it was blamed for
+        self.busy_s = 0.0  # time it ran, as far as it was reported
         self.waiting = False  # has an entry in op.waiting
         self.ordinal = 0  # number of children so far
         self.parent: Task | Unit | None = None

@@ -183,6 +183,7 @@ def on_task_emitted(state: State, event: TaskEmitted) -> None:
     task = find_running(state, event.task, event.worker)
     if task is None:
         return
+    task.busy_s += event.busy_s
     if task.state == VOID:
         drop_outputs(state, task, event.outputs)
     else:
@@ -194,14 +195,14 @@ def on_task_parked(state: State, event: TaskParked) -> None:
     if task is None:
         return
     worker = state.workers[event.worker]
+    task.busy_s += event.busy_s
     if task.state == VOID:
         drop_outputs(state, task, event.outputs)
         detach(state, worker, task)
         forget(state, task)
         state.out.append(Requeue(worker.id, (task.id,)))
         return
-    if event.outputs:
-        emit(state, task, event.outputs)
+    emit(state, task, event.outputs)
     let_go(state, worker, task)
     return_reserve(state, task)
     task.state = PARKED
@@ -218,7 +219,7 @@ def on_task_done(state: State, event: TaskDone) -> None:
     worker = state.workers[event.worker]
     op, unit = task.op, task.unit
     worker.pool.losses = 0
-    saw_time(state, op, event.busy_s)
+    saw_time(state, task, event.busy_s)
     if task.state == VOID:
         detach(state, worker, task)
         drop_outputs(state, task, event.outputs)

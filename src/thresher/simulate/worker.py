@@ -30,6 +30,11 @@ class Call:
         self.emitted = 0
         self.busy_s = 0.0
 
+    def take_busy_s(self) -> float:
+        """Time it ran since the last report."""
+        busy_s, self.busy_s = self.busy_s, 0.0
+        return busy_s
+
 
 Item = Call | actions.Commit | list[tuple[int, TaskRef]]
 
@@ -242,16 +247,16 @@ class SimulatedWorker:
         output = next(call.outputs, None)
         if output is None:
             self._write(call)
-            self.report(events.TaskDone(call.ref.task, self.id, (), call.busy_s))
+            self.report(events.TaskDone(call.ref.task, self.id, (), call.take_busy_s()))
             self._free()
             return
         emitted = self._deliver(call, (self._emit(call, output),))
         if call.limited and call.credit <= 0:
             self.parked[call.ref.task] = call
-            self.report(events.TaskParked(call.ref.task, self.id, emitted))
+            self.report(events.TaskParked(call.ref.task, self.id, emitted, busy_s=call.take_busy_s()))
             self._free()
         else:
-            self.report(events.TaskEmitted(call.ref.task, self.id, emitted))
+            self.report(events.TaskEmitted(call.ref.task, self.id, emitted, busy_s=call.take_busy_s()))
             self._step(call)
 
     def _commit_now(self, action: actions.Commit) -> None:

@@ -130,6 +130,36 @@ def test_a_reader_that_has_seen_enough_is_no_error() -> None:
     assert done.stdout == "readers\n"
 
 
+@pytest.mark.parametrize(
+    ("redirection", "code", "said"),
+    [
+        (">/dev/full", 1, "thresher: error: the result cannot be written to stdout: No space left on device\n"),
+        (">&-", 0, ""),
+        ("<&- >&- 2>&-", 0, ""),
+    ],
+)
+def test_streams_that_are_full_or_closed_are_no_fault_of_ours(redirection: str, code: int, said: str) -> None:
+    done = subprocess.run(
+        ["bash", "-c", f"{sys.executable} -m thresher stages {redirection}"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (code, "", said)
+
+
+def test_letters_that_a_stream_cannot_show_are_spelled_out() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "thresher", "stages", "JsonlWriter"],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.endswith("JsonlWriter: {path: \\u2026}\n")
+
+
 @pytest.mark.parametrize("variables", [{"NO_COLOR": "1"}, {}])
 def test_there_is_no_colour_where_there_is_no_terminal(variables: dict[str, str]) -> None:
     done = subprocess.run(

@@ -80,6 +80,13 @@ def test_quiet_prints_nothing_but_errors(folder: Path, thresher: Thresher) -> No
     assert failed.stderr.startswith("thresher: error: none.yaml: there is no such file")
 
 
+def test_a_run_needs_no_standard_streams(folder: Path) -> None:
+    command = f"{sys.executable} -m thresher run recipe.yaml <&- >&- 2>&-"
+    done = subprocess.run(["bash", "-c", command], cwd=folder, timeout=60, check=False)
+    assert done.returncode == 0
+    assert len(outputs(folder)) == 97
+
+
 def test_flags_and_settings_come_in_any_order(folder: Path, thresher: Thresher) -> None:
     done = thresher(
         "run",
@@ -159,8 +166,8 @@ def test_too_many_bad_records_end_with_exit_code_3(folder: Path, thresher: Thres
         (["--memory", "1MB"], "memory: '1MB' is less than"),
         (["--workers", "0"], "workers: 0 is not a whole number of 1 or more"),
         (["--executor", "ray"], "executor: 'ray' is planned and not there yet"),
-        (["--executor", "lokal"], "executor: 'lokal' is no executor. Did you mean 'local'?"),
-        (["executor.wrokers=2"], "unknown option 'wrokers'. Did you mean 'workers'?"),
+        (["--executor", "locl"], "executor: 'locl' is no executor. Did you mean 'local'?"),
+        (["executor.workrs=2"], "unknown option 'workrs'. Did you mean 'workers'?"),
         (["options.keep_scores=true"], "keep_scores is planned and not there yet"),
     ],
 )

@@ -33,6 +33,13 @@ def test_a_batch_is_made_of_a_list_a_frame_or_a_table(data: Any) -> None:
     assert batch.data is data
 
 
+def test_a_frame_that_is_changed_in_place_is_seen() -> None:
+    batch = DocumentBatch(pd.DataFrame({"text": ["a", "b"]}))
+    assert batch.values("text") == ["a", "b"]
+    batch.data["text"] = ["x", "y"]
+    assert written(batch) == [{"text": "x"}, {"text": "y"}]
+
+
 def test_lines_are_decoded_field_by_field() -> None:
     batch = batch_of(RECORDS)
     assert batch.values("n") == [1, None, 3]

@@ -279,7 +279,7 @@ def test_a_setting_that_an_executor_would_ignore_is_refused_or_told() -> None:
 
 
 def test_an_option_that_no_executor_has_is_an_error_in_any_case() -> None:
-    recipe = load("  - UrlsFilter\n", head="executor: {wrokers: 3}\n")
+    recipe = load("  - UrlsFilter\n", head="executor: {workrs: 3}\n")
     for warn in (None, print):
-        with pytest.raises(UsageError, match=r"unknown option 'wrokers'\. Did you mean 'workers'\?"):
+        with pytest.raises(UsageError, match=r"unknown option 'workrs'\. Did you mean 'workers'\?"):
             recipe.make_executor(warn=warn)

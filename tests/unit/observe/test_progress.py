@@ -97,16 +97,6 @@ def test_none_shows_nothing_and_never_asks_for_a_snapshot() -> None:
     assert stream.getvalue() == ""
 
 
-@pytest.mark.parametrize(("mode", "end"), [("lines", b""), ("none", b""), ("live", b"\n")])
-def test_what_workers_print_is_passed_on_whole(mode: str, end: bytes) -> None:
-    received = io.BytesIO()
-    view = make_progress(mode, io.TextIOWrapper(received, "utf-8"))
-    for piece in (b"one\ntw", b"o\n", b"gr\xc3", b"\xbcn"):
-        view.printed(piece)
-    view.finish(None)
-    assert received.getvalue() == "one\ntwo\ngrün".encode() + end
-
-
 def test_an_unknown_mode_names_the_nearest_one() -> None:
     with pytest.raises(
         UsageError, match=r"'line' is not a kind of view; legal are auto, live, lines, none\. Did you mean"
@@ -201,7 +191,7 @@ def test_no_line_is_wider_than_the_terminal(width: int, size: int, seconds: floa
 
 
 DRIVER = """
-import sys
+import subprocess, sys
 sys.path.insert(0, {folder!r})
 from thresher.observe.progress import RunInfo, make_progress
 from test_progress import snapshot
@@ -212,9 +202,14 @@ assert (sys.stdout is before) == {debuggable}
 view.update(snapshot(units_done=13))
 print("printed by the driver")
 view.message("something to know")
+subprocess.run(["echo", "printed by a worker"], stdout=view.worker_output())
 view.update(snapshot(units_done=14, elapsed_s=13.0))
+subprocess.run(["printf", "no line feed"], stderr=subprocess.STDOUT, stdout=view.worker_output())
 view.finish(None)
 view.finish(None)
+subprocess.run(["echo", "printed at its end"], stdout=view.worker_output())
+view.close()
+view.close()
 print("after the end")
 """
 
@@ -248,7 +243,9 @@ def test_the_live_view_draws_in_place_prints_above_and_gives_the_terminal_back()
     text = on_a_terminal(driver_script())
     assert "\033[?25l" in text  # the cursor is hidden
     assert text.rindex("\033[?25h") > text.rindex("14/27 units")  # and shown again at the end
-    assert text.index("13/27 units") < text.index("printed by the driver") < text.index("something to know")
+    places = ["13/27 units", "printed by the driver", "something to know", "printed by a worker", "14/27 units"]
+    places += ["no line feed", "printed at its end", "after the end"]
+    assert sorted(places, key=text.index) == places
     assert text.rstrip().endswith("after the end")
     assert "\033[32m" in text
 

@@ -131,6 +131,18 @@ def test_long_tasks_are_not_prefetched_by_shared_workers() -> None:
     assert dispatched(play.feed(done(-1, 1, busy_s=1.0))) == [(1, 0, [-2])]
 
 
+def test_the_time_of_a_task_is_the_sum_of_what_it_reports() -> None:
+    play = Play(READ_WRITE)
+    play.ready()
+    play.units("a", "b", "c")
+    play.feed(TaskEmitted(-1, 1, batches(1), busy_s=0.75), done(-1, 1, busy_s=0.25))
+    assert play.scheduler.state.ops[0].average_s == 1.0
+    # Where the time of the first part is not told, the last part alone would make a long task look tiny.
+    play.feed(done(1, 1))
+    play.feed(TaskEmitted(-2, 1, batches(2)), done(-2, 1, busy_s=0.000001))
+    assert play.scheduler.state.ops[0].average_s == 1.0
+
+
 def test_dedicated_workers_hold_their_next_task_before_they_need_it() -> None:
     model = OpSpec(index=1, name="model", next=2, output_bytes=100, dedicated_workers=1)
     play = Play((READ_FILTER_WRITE[0], model, READ_FILTER_WRITE[2]))

@@ -16,7 +16,7 @@ from thresher.stages.io.feed import Feed
 from thresher.stages.io.zstd_frames import unpack_zstd
 
 _LEAST_BYTES, _MOST_BYTES = 2**13, 2**18
-"""What an unpacker is given at a time. It begins with little: what it is given beyond the end of a small member is copied."""
+"""What an unpacker is given at a time: little at first, since what lies behind the end of a small member is copied."""
 _GIVE_BYTES = 2**20
 _XZ_MEMORY = 2**29
 """What unpacking a .xz file may take; the highest level of xz needs an eighth of it."""
@@ -140,20 +140,22 @@ class _Member:
                 data = self._feed.take(step)
                 step = min(2 * step, _MOST_BYTES)
                 if not data:
-                    raise truncated(*(yield from self._rescued()), self._codec.name)
+                    fault = yield from self._rescued()
+                    raise truncated(fault, self._codec.name)
             try:
                 given = unpacker.decompress(data, _GIVE_BYTES)
             except MemoryError:
                 raise
             except Exception as error:
                 # Every library has its own exception, and isal's is no public name: whatever it is, the data is bad.
-                raise corrupt(*(yield from self._rescued()), self._codec.name, error) from error
+                fault = yield from self._rescued()
+                raise corrupt(fault, self._codec.name, error) from error
             self._given += len(given)
             if given:
                 yield given
         self._feed.give_back(len(unpacker.unused_data))
 
-    def _rescued(self) -> Generator[bytes, None, tuple[int]]:
+    def _rescued(self) -> Generator[bytes, None, int]:
         """What a careful library finds beyond what was given: the member is unpacked again, byte by byte at the end.
 
         Returns how far the file was read at first: the place of the fault.
@@ -167,14 +169,14 @@ class _Member:
                 try:
                     given = unpacker.decompress(more, _GIVE_BYTES)
                 except Exception:
-                    return (fault,)
+                    return fault
                 if len(given) > to_skip:
                     yield given[to_skip:]
                 to_skip = max(0, to_skip - len(given))
                 if unpacker.needs_input or unpacker.eof:
                     break
                 more = b""
-        return (fault,)
+        return fault
 
     def _again(self, fault: int) -> Iterator[bytes]:
         """The packed bytes of the member up to the fault once more: single bytes from well before it on."""

@@ -45,6 +45,15 @@ class FileReader(SourceStage[DocumentBatch]):
         self.limit = _check_count(f"{name}.limit", limit)
         self.storage_options = _check_options(name, storage_options)
 
+    def input_roots(self) -> list[str]:
+        """The paths as given; a glob says itself what it takes and what not."""
+        paths = [self.file_paths] if isinstance(self.file_paths, str) else self.file_paths
+        return [path for path in paths if not any(c in path for c in "*?[")]
+
+    def known_columns(self) -> list[str] | None:
+        """The fields that are kept, where they are named: there are no others."""
+        return self.fields
+
     def files(self) -> Iterator[FileInfo]:
         """All files to read, in input order."""
         return find_files(self.file_paths, self.wanted, self.storage_options)

@@ -21,7 +21,7 @@ import msgspec
 from thresher.core.filesystem import FileInfo, StorageOptions, is_url, read_start, read_starts
 from thresher.core.unit import Piece, Unit, file_stem, unit_id
 from thresher.stages.io.content import SNIFF_BYTES, Content, content_of
-from thresher.stages.io.zstd_frames import Frame, find_frames
+from thresher.stages.io.zstd_frames import Frame, find_frames, unpacked_size
 
 _SMALL = 64
 """A file below this fraction of `blocksize` is packed with its neighbours."""
@@ -55,11 +55,8 @@ class _File:
     """Where it is."""
     content: Content
     """What is in it."""
-
-    @property
-    def weight(self) -> int:
-        """About how many bytes it has unpacked."""
-        return self.info.size * (_UNPACKS_TO if self.content.packed else 1)
+    weight: int
+    """About how many bytes it has unpacked."""
 
 
 class _Pack:
@@ -104,12 +101,20 @@ def _sniffed(files: Iterator[FileInfo], storage_options: StorageOptions) -> Iter
     numbered = ((number, info) for number, info in enumerate(files) if info.size > 0)
     for number, info in numbered:
         if not is_url(info.path):
-            yield _File(number, info, content_of(read_start(info.path, SNIFF_BYTES), info.path))
+            yield _file(number, info, read_start(info.path, SNIFF_BYTES))
             continue
         group = [(number, info), *islice(numbered, _SNIFF_TOGETHER - 1)]
         heads = read_starts([found.path for _, found in group], SNIFF_BYTES, storage_options)
         for (place, found), head in zip(group, heads, strict=True):
-            yield _File(place, found, content_of(head, found.path))
+            yield _file(place, found, head)
+
+
+def _file(number: int, info: FileInfo, head: bytes) -> _File:
+    content = content_of(head, info.path)
+    weight = info.size * (_UNPACKS_TO if content.packed else 1)
+    if content is Content.ZSTD:
+        weight = max(weight, unpacked_size(head) or 0)
+    return _File(number, info, content, weight)
 
 
 def _split(file: _File, splitting: Splitting) -> Iterator[Unit]:

@@ -233,21 +233,18 @@ def last_line_end(view: memoryview) -> int:
 
 def line_spans(view: memoryview) -> tuple[Rows, Rows]:
     """Where every line starts and where its line feed is (the last line may have none)."""
-    feeds = np.flatnonzero(np.frombuffer(view, dtype=np.uint8) == 10)
-    ends = feeds if len(view) and view[-1] == 10 else np.append(feeds, len(view))
-    starts = np.empty_like(ends)
-    if len(starts):
-        starts[0] = 0
-        starts[1:] = ends[:-1] + 1
+    ends = np.flatnonzero(np.frombuffer(view, dtype=np.uint8) == 10)
+    if len(view) and view[-1] != 10:
+        ends = np.append(ends, len(view))
+    starts = np.zeros_like(ends)
+    starts[1:] = ends[:-1] + 1
     return starts, ends
 
 
 def record_spans(view: memoryview) -> tuple[Rows, Rows]:
     """Where the lines start and end that hold more than white space."""
     starts, ends = line_spans(view)
-    if not len(starts):
-        return starts, ends
-    first = np.frombuffer(view, dtype=np.uint8)[np.minimum(starts, len(view) - 1)]
+    first = np.frombuffer(view, dtype=np.uint8)[starts]
     doubtful = np.flatnonzero((starts == ends) | (first <= 32))
     if not len(doubtful):
         return starts, ends

@@ -58,7 +58,7 @@ def open_parquet(piece: Piece, storage_options: StorageOptions = None) -> Iterat
         source = open_piece(piece, 0, storage_options)
     with contextlib.closing(source):
         try:
-            opened = pq.ParquetFile(source, pre_buffer=False)
+            opened = pq.ParquetFile(source, pre_buffer=False, page_checksum_verification=True)
         except _FAULTS as error:
             _raise_unless_damage(error)
             yield LostRows(

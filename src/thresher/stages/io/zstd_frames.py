@@ -36,6 +36,17 @@ class Frame:
     """How many bytes it unpacks to."""
 
 
+def unpacked_size(head: bytes) -> int | None:
+    """How many bytes the frame unpacks to that begins with `head`, if it says so."""
+    import zstandard
+
+    try:
+        size = int(zstandard.frame_content_size(head))
+    except zstandard.ZstdError:
+        return None
+    return size if size >= 0 else None
+
+
 def find_frames(path: str, start: int = 0, end: int | None = None) -> list[Frame] | None:
     """The frames of a local file between bytes `start` and `end`, skippable ones left out.
 
@@ -63,13 +74,13 @@ def _find_frame(opened: BinaryIO, position: int, head: bytes) -> Frame | None:
     import zstandard
 
     try:
-        unpacked = zstandard.frame_content_size(head)
+        unpacked = unpacked_size(head)
         header = zstandard.frame_header_size(head)
         checksum = _CHECKSUM if zstandard.get_frame_parameters(head).has_checksum else 0
     except zstandard.ZstdError:
         return None
-    last = _walk_blocks(opened, position + header) if unpacked >= 0 else None
-    return None if last is None else Frame(position, last + checksum, unpacked)
+    last = _walk_blocks(opened, position + header) if unpacked is not None else None
+    return None if last is None or unpacked is None else Frame(position, last + checksum, unpacked)
 
 
 def _walk_blocks(opened: BinaryIO, position: int) -> int | None:

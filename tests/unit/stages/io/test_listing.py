@@ -171,7 +171,7 @@ def test_a_pipe_is_no_input(tmp_path: Path) -> None:
 def test_a_file_without_permission_is_named(tmp_path: Path) -> None:
     touch(tmp_path, "a.jsonl", "in/b.jsonl")
     (tmp_path / "a.jsonl").chmod(0)
-    with pytest.raises(InputError, match="a.jsonl may not be read"):
+    with pytest.raises(InputError, match=r"a\.jsonl may not be read"):
         list(JsonlReader(str(tmp_path)).list_units())
     (tmp_path / "in").chmod(0)
     assert "in may not be read (no permission)" in refusal(str(tmp_path / "in"))

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stages of our own: one that adds columns and drops documents, one made of a function, one that makes several of one.
+
+Run it from anywhere: `python examples/own_stage.py [INPUT [OUTPUT]]`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from thresher import (
+    DocumentBatch,
+    JsonlReader,
+    JsonlWriter,
+    LocalExecutor,
+    Pipeline,
+    ProcessingStage,
+    Resources,
+    processing_stage,
+)
+
+
+class Dialogue(ProcessingStage[DocumentBatch, DocumentBatch]):
+    """Counts words and lines of speech, and drops documents of a few words."""
+
+    resources = Resources(cpus=1.0)
+
+    def __init__(self, min_words: int = 20) -> None:
+        self.min_words = min_words
+
+    def inputs(self) -> tuple[list[str], list[str]]:
+        """The column it reads; a pipeline in which nothing provides it is refused before it runs."""
+        return ["data"], ["text"]
+
+    def outputs(self) -> tuple[list[str], list[str]]:
+        """The columns it adds."""
+        return ["data"], ["words", "spoken_lines"]
+
+    def process(self, task: DocumentBatch) -> DocumentBatch:
+        """One batch: ids, counts, retries and failing records are the framework's business."""
+        texts = task.values("text")
+        odd = [row for row, text in enumerate(texts) if not isinstance(text, str)]
+        if odd:
+            task = task.set_aside(odd, error="not-a-string", messages=["no text to look at"] * len(odd))
+            texts = [text for text in texts if isinstance(text, str)]
+        words = [len(text.split()) for text in texts]
+        spoken = [sum(line.lstrip()[:1] in tuple('–—»„“"') for line in text.split("\n")) for text in texts]
+        self.count("lines of speech", sum(spoken))
+        short = [row for row, number in enumerate(words) if number < self.min_words]
+        task = task.replace("words", words).replace("spoken_lines", spoken)
+        return task.drop(short, rule="few words", scores=[words[row] for row in short], threshold=self.min_words)
+
+
+@processing_stage(name="sources")
+def without_fragment(task: DocumentBatch) -> DocumentBatch:
+    """The source without the number of the chapter."""
+    return task.replace("source", [str(source or "unknown").split(" #")[0] for source in task.values("source")])
+
+
+class Halves(ProcessingStage[DocumentBatch, DocumentBatch]):
+    """Makes two batches of each one; what is yielded flows on at once."""
+
+    def process(self, task: DocumentBatch) -> Iterator[DocumentBatch]:
+        """First one half, then the other. Records that are only moved keep their ids."""
+        middle = len(task) // 2
+        yield task.take(range(middle))
+        yield task.take(range(middle, len(task)))
+
+
+source = sys.argv[1] if len(sys.argv) > 1 else str(Path(__file__).parent / "demo" / "data")
+target = sys.argv[2] if len(sys.argv) > 2 else "own-stage-output"
+
+pipeline = Pipeline("own-stage")
+pipeline.add_stage(JsonlReader(source))
+pipeline.add_stage(Dialogue(min_words=30))
+pipeline.add_stage(without_fragment)
+pipeline.add_stage(Halves())
+pipeline.add_stage(JsonlWriter(target, compression="gzip"))
+result = pipeline.run(LocalExecutor(workers=2))
+
+print(result.counts)
+print(result.drop_reasons)

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Memory is measured as the kernel counts it, and limits of control groups are respected."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from thresher.runtime import memory
+
+
+def test_the_smallest_limit_on_the_way_to_the_root_counts(tmp_path: Path) -> None:
+    groups = tmp_path / "sys"
+    (groups / "a" / "b").mkdir(parents=True)
+    (groups / "a" / "memory.max").write_text("5000\n")
+    (groups / "a" / "b" / "memory.max").write_text("max\n")
+    own = tmp_path / "cgroup"
+    own.write_text("0::/a/b\n")
+    assert memory._group_limits(str(groups), str(own)) == [5000]
+
+
+def test_limits_of_the_first_version_of_control_groups_count(tmp_path: Path) -> None:
+    (tmp_path / "memory" / "a").mkdir(parents=True)
+    (tmp_path / "memory" / "a" / "memory.limit_in_bytes").write_text("7000\n")
+    own = tmp_path / "cgroup"
+    own.write_text("3:cpu,cpuacct:/x\n2:memory:/a\n")
+    assert memory._group_limits(str(tmp_path), str(own)) == [7000]
+
+
+def test_without_control_groups_there_is_no_limit(tmp_path: Path) -> None:
+    assert memory._group_limits(str(tmp_path), str(tmp_path / "missing")) == []
+
+
+def test_a_run_takes_a_share_of_what_there_is() -> None:
+    assert 0 < memory.default_memory() < memory.available_memory()
+
+
+def test_a_process_that_is_gone_takes_nothing() -> None:
+    process = subprocess.Popen([sys.executable, "-c", "pass"])
+    process.wait()
+    assert memory.private_bytes(process.pid) == 0
+    assert memory.proportional_bytes(process.pid) is None
+    assert memory.TreeMeter().measure([process.pid], 0.0) == 0
+
+
+def test_the_meter_agrees_with_the_kernel_and_sees_descendants() -> None:
+    """A child and its child hold 40 MB each."""
+    hold = "import os, sys; data = b'x' * 40_000_000; child = {child}; print('ready', flush=True); sys.stdin.read()"
+    inner = hold.format(child="None")
+    child = f"__import__('subprocess').Popen([sys.executable, '-c', {inner!r}])"
+    process = subprocess.Popen(
+        [sys.executable, "-c", hold.format(child=child)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdin is not None
+    for _ in range(2):
+        assert process.stdout.readline() == "ready\n"
+    pids = [process.pid, *memory.children_of(process.pid)]
+    assert len(pids) == 2
+    exact = sum(memory.proportional_bytes(pid) or 0 for pid in pids)
+    measured = memory.TreeMeter().measure([process.pid], 0.0)
+    assert 80_000_000 < measured
+    assert abs(measured - exact) < 0.1 * exact
+    process.communicate("")
+
+
+def test_memory_that_was_freed_goes_back() -> None:
+    code = (
+        "from thresher.runtime.memory import MemoryKeeper, private_bytes\n"
+        "keeper = MemoryKeeper()\n"
+        "data = [b'%d' % n * 20 for n in range(1_500_000)]\n"
+        "full = private_bytes()\n"
+        "del data\n"
+        "keeper.tidy()\n"
+        "print(full, private_bytes())\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    full, left = map(int, done.stdout.split())
+    assert left < full - 64 * 2**20
+
+
+def test_our_own_children_are_found() -> None:
+    process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    assert process.pid in memory.children_of(os.getpid())
+    process.communicate(b"\n")
