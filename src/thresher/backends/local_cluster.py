@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import resource
 import shutil
 import tempfile
 import time
@@ -27,6 +29,7 @@ from thresher.scheduler import events as ev
 
 ARENA_BYTES = 2**36
 """Address space of an arena; memory is taken page by page."""
+LEAST_ARENA_BYTES = 2**28
 KEEP_LEAST, KEEP_MOST = 8 * 2**20, 64 * 2**20
 """Freed shared memory that a worker keeps warm."""
 
@@ -81,7 +84,9 @@ class LocalCluster:
     def start(self, setup: WorkerSetup) -> None:
         """Send the plan to the zygote."""
         if self._spills:
-            self._spill_to = tempfile.mkdtemp(prefix="payloads-", dir=setup.place.tmp if setup.place else None)
+            folder = setup.place.tmp if setup.place else tempfile.gettempdir()
+            os.makedirs(folder, exist_ok=True)
+            self._spill_to = tempfile.mkdtemp(prefix="payloads-", dir=folder)
         self._wanted = {op.index: op.dedicated for op in setup.plan.ops if op.dedicated is not None}
         self._pool.load(dump_setup(setup))
 
@@ -144,11 +149,13 @@ class LocalCluster:
         self._book.close()
         if self._spill_to:
             shutil.rmtree(self._spill_to, ignore_errors=True)
+            with contextlib.suppress(OSError):  # not empty: others keep their files there too
+                os.rmdir(os.path.dirname(self._spill_to))
 
     # -- actions ------------------------------------------------------------------------------------------------------
 
     def _start_worker(self, action: act.StartWorker) -> None:
-        arena = create_arena(ARENA_BYTES)
+        arena = create_arena(_arena_size())
         rank = self._started.get(action.op, 0)
         self._started[action.op] = rank + 1
         wanted = max(self._wanted.get(action.op, 1), 1)
@@ -257,3 +264,9 @@ class LocalCluster:
         self._book.worker_gone(worker)
         if not message.expected:
             self._events.append(ev.WorkerLost(worker, message.reason))
+
+
+def _arena_size() -> int:
+    """Address space costs nothing, unless it is limited (`ulimit -v`): each worker maps the arenas of all."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    return ARENA_BYTES if limit == resource.RLIM_INFINITY else min(ARENA_BYTES, max(LEAST_ARENA_BYTES, limit // 16))

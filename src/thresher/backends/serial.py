@@ -158,6 +158,8 @@ class SerialCluster:
             if run.flow is None:
                 run.flow = self._worker.start(run.order)
             for produced in run.flow:
+                if produced.task is None and not produced.closes:
+                    continue
                 outputs[produced.parent].append(self._emit(produced))
                 if self._used_up(run, outputs[produced.parent][-1].nbytes):
                     self._park(run, outputs)

@@ -21,7 +21,8 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Refuse, and say where help is."""
-        raise UsageError(f"{message}. `{self.prog} --help` shows what is legal")
+        # argparse counts `key=value` among the required ones, although there may be none.
+        raise UsageError(f"{message.replace(', key=value', '')}. `{self.prog} --help` shows what is legal")
 
     def parse(self, arguments: Sequence[str]) -> argparse.Namespace:
         """Flags and `key=value` in any order."""

@@ -4,8 +4,6 @@
 from __future__ import annotations
 
 import argparse
-import json
-import os
 import sys
 
 from thresher.cli.printing import print_json, print_result, wants_color
@@ -23,20 +21,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(arguments: argparse.Namespace) -> int:
     """Print report.json, for people or as it is."""
-    from thresher.ledger.find import find_run
+    from thresher.ledger.find import find_run, read_json
 
-    run_dir = str(find_run(arguments.run))
-    path = os.path.join(run_dir, "report.json")
+    run_dir = find_run(arguments.run)
     try:
-        with open(path, encoding="utf-8") as file:
-            report = json.load(file)
-    except FileNotFoundError:
+        report = read_json(run_dir, "report.json")
+    except ValueError as error:
+        raise UsageError(f"{run_dir}: report.json cannot be read: {error}") from None
+    if report is None:
         raise UsageError(
             f"{arguments.run}: the run in {run_dir} has no report.json: it is still under way, or was ended before its "
             "end. The same `thresher run` command goes on with it"
-        ) from None
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{path} cannot be read: {error}") from None
+        )
     if arguments.json:
         print_json(report)
         return 0

@@ -9,6 +9,7 @@ op of its own so that several workers share the rest.
 from __future__ import annotations
 
 import inspect
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -150,12 +151,13 @@ def _expanded(stages: Sequence[Stage], inside: tuple[str, ...] = ()) -> list[Sta
 
 def _named(stages: list[Stage]) -> list[Stage]:
     """Copies with unique names: the second of a kind gets `-2`."""
-    seen: dict[str, int] = {}
+    taken: set[str] = set()
     named = []
     for stage in stages:
-        seen[stage.name] = seen.get(stage.name, 0) + 1
-        count = seen[stage.name]
-        named.append(stage.with_(name=stage.name if count == 1 else f"{stage.name}-{count}"))
+        numbered = (f"{stage.name}-{count}" for count in itertools.count(2))
+        name = next(name for name in itertools.chain([stage.name], numbered) if name not in taken)
+        taken.add(name)
+        named.append(stage.with_(name=name))
     return named
 
 

@@ -52,9 +52,10 @@ class StageTally(msgspec.Struct, array_like=True, gc=False):
         self.tasks += other.tasks
         self.retries += other.retries
         self.busy_s += other.busy_s
-        _add_counts(self.reasons, other.reasons)
-        _add_counts(self.errors, other.errors)
-        _add_counts(self.counts, other.counts)
+        if other.reasons or other.errors or other.counts:
+            _add_counts(self.reasons, other.reasons)
+            _add_counts(self.errors, other.errors)
+            _add_counts(self.counts, other.counts)
 
 
 def _add_counts(mine: dict[str, int], others: dict[str, int]) -> None:

@@ -73,6 +73,8 @@ class Flow:
                 for task in self._through(1, item.task):
                     yield Produced(task, unit)
                 yield from (Produced(task, unit) for task in self._leftover(item.task))
+                if self._output is not None:
+                    yield Produced(None)  # a whole unit is one call: let the body look around between two chunks
             if item.closes and unit is not None:
                 yield Produced(None, unit, closes=True)
 

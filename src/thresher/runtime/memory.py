@@ -14,7 +14,9 @@ DEFAULT_SHARE = 0.6
 TIDY_ABOVE = 64 * 2**20
 """Memory is given back when a worker holds this much more than after the last time."""
 _CHECK_EVERY_S = 0.5
-_CALIBRATE_EVERY_S = 2.0
+_CALIBRATE_EVERY_S = 10.0
+_AT_ONCE = 4
+"""How many corrections are measured at once."""
 
 
 # -- what there is ----------------------------------------------------------------------------------------------------
@@ -106,24 +108,28 @@ class TreeMeter:
     def __init__(self) -> None:
         self._corrections: dict[int, int] = {}
         self._descendants: dict[int, list[int]] = {}
-        self._turn: list[int] = []
-        self._calibrated_at = -_CALIBRATE_EVERY_S
+        self._due: list[int] = []
+        """Processes whose correction is to be measured again."""
+        self._calibrated_at = 0.0
 
     def measure(self, pids: Iterable[int], now: float) -> int:
         """Bytes in use."""
-        live = list(pids)
-        for pid in set(self._corrections).difference(live):
+        live = dict.fromkeys(pids)
+        gone = [pid for pid in self._corrections if pid not in live]
+        new = [pid for pid in live if pid not in self._corrections]
+        for pid in gone:
             del self._corrections[pid]
             self._descendants.pop(pid, None)
-        for pid in live:
-            if pid not in self._corrections:
-                self._calibrate(pid)
-        if now - self._calibrated_at >= _CALIBRATE_EVERY_S and live:
+        if gone or new:
+            self._due = [pid for pid in live if pid not in new]  # what they share has changed
+        elif not self._due and now - self._calibrated_at >= _CALIBRATE_EVERY_S:
+            self._due = list(live)
+        due, self._due = [*new, *self._due[:_AT_ONCE]], self._due[_AT_ONCE:]
+        for pid in due:
+            self._calibrate(pid)
             self._calibrated_at = now
-            self._turn = [pid for pid in self._turn if pid in self._corrections] or list(live)
-            self._calibrate(self._turn.pop())
         total = sum(max(0, private_bytes(pid) + self._corrections[pid]) for pid in live)
-        return total + sum(private_bytes(pid) for pids in self._descendants.values() for pid in pids)
+        return total + sum(private_bytes(pid) for below in self._descendants.values() for pid in below)
 
     def _calibrate(self, pid: int) -> None:
         exact = proportional_bytes(pid)

@@ -34,7 +34,7 @@ class Produced:
     """One thing that an op emits."""
 
     task: Task | None
-    """The task; `None` only to close a unit."""
+    """The task; `None` to close a unit, or just to give the body a moment."""
     unit: Unit | None = None
     """The unit that it belongs to, where that is another one than the order's (cut from a stream)."""
     closes: bool = False

@@ -90,7 +90,7 @@ class Attempt:
         self._limits = executor.limits()
         self._started = time.monotonic()
         self._restored = Restored()
-        self._recorder = LedgerRecorder(run)
+        self._recorder = LedgerRecorder(run, writes=plan.sink is not None)
         self._committed_before = len(run.committed)
         self._resumed = _input_units(run)
         self._progress: Progress = make_progress(options.progress, interval_s=executor.logging_interval_s)

@@ -52,6 +52,8 @@ class _Call:
     outputs: list[list[msg.Output]] = field(default_factory=list)
     """What was emitted and not told yet, for each task."""
     told_at: float = 0.0
+    emitted: bool = False
+    """Whether anything was told of it."""
 
 
 class WorkerProcess:
@@ -284,8 +286,11 @@ class WorkerProcess:
         """While a task runs, say what it has emitted: a large batch at once, small ones and counts now and then."""
         if len(call.tasks) > 1:
             return
+        if not call.outputs[0] and not (call.emitted or self._worker.plan.ops[call.op].writes):
+            return  # should it be lost, it is tried again by itself, and counts that were told would count twice
         if not at_once and now - call.told_at < (FLUSH_EVERY_S if call.outputs[0] else TELL_EVERY_S):
             return
+        call.emitted = True
         self._say(msg.Progress(self._told_of(call, self._report(call))[0]))
         call.told_at = time.perf_counter()
         self._flush()

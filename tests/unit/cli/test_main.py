@@ -52,7 +52,7 @@ def test_a_planned_command_says_so(command: str, capsys: pytest.CaptureFixture[s
     ("arguments", "expected"),
     [
         (["rum"], "'rum' is no command. Did you mean 'run'? There is: run, plan"),
-        (["run"], "the following arguments are required: RECIPE"),
+        (["run"], "the following arguments are required: RECIPE. `thresher run --help`"),
         (["run", "r.yaml", "--worker", "2"], "thresher run has no flag '--worker'. Did you mean '--workers'?"),
         (["run", "r.yaml", "--workers", "two"], "argument --workers: 'two' is not a whole number"),
         (["run", "r.yaml", "--gpus", "2"], "--gpus is planned and not there yet."),

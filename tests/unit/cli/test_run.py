@@ -243,6 +243,9 @@ def test_report_of_a_run_that_was_not_finished_says_so(folder: Path, thresher: T
     done = thresher("report", "output")
     assert done.returncode == 2
     assert "has no report.json" in done.stderr
+    (folder / "output" / "_thresher" / "report.json").write_text("{broken")
+    done = thresher("report", "output")
+    assert (done.returncode, "report.json cannot be read" in done.stderr) == (2, True)
 
 
 def test_the_text_report_names_every_stage(folder: Path, thresher: Thresher) -> None:

@@ -101,7 +101,7 @@ def files_below(folder: os.PathLike[str] | str) -> dict[str, bytes]:
 
 def result_of(folder: os.PathLike[str] | str) -> dict[str, Any]:
     """What must be the same however often a run was interrupted: all files but those that tell about attempts."""
-    files = files_below(folder)
+    files = {name: data for name, data in files_below(folder).items() if "/old/" not in name}
     ledger = [json.loads(line) for name in sorted(files) if "/ledger/" in name for line in files[name].splitlines()]
     kept = {name: data for name, data in files.items() if "/ledger/" not in name and not name.endswith("run.json")}
     return {"files": kept, "ledger": sorted((line["unit"], line["outputs"], line["read"]) for line in ledger)}

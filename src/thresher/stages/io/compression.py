@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 import bz2
+import contextlib
 import lzma
 import zlib
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Protocol
 
@@ -52,15 +53,18 @@ class Codec:
     open: Callable[[], Unpacker]
     """An unpacker for one member."""
     open_careful: Callable[[], Unpacker]
-    """One that gives what it has after every byte; slower, for damaged files."""
+    """One for damaged files: slower, but it gives more before it fails."""
+    careful_bytes: int
+    """What that one is given at a time near a fault."""
 
 
 class _CarefulGzip:
-    """zlib behind the same methods: unlike isal it gives every byte that it could unpack before a fault."""
+    """zlib behind the same methods. It gives every byte before a fault, and raises when it is asked for more."""
 
     def __init__(self) -> None:
         self._unpacker = zlib.decompressobj(wbits=31)
         self._rest = b""
+        self._fault: zlib.error | None = None
 
     @property
     def eof(self) -> bool:
@@ -75,9 +79,22 @@ class _CarefulGzip:
         return self._unpacker.unused_data
 
     def decompress(self, data: bytes, max_length: int, /) -> bytes:
-        unpacked = self._unpacker.decompress(self._rest + data, max_length)
+        if self._fault is not None:
+            raise self._fault
+        data, self._rest = self._rest + data, b""
+        before = self._unpacker.copy()
+        try:
+            unpacked = self._unpacker.decompress(data, max_length)
+        except zlib.error as error:
+            self._fault = error
+            return b"".join(self._byte_by_byte(before, data))
         self._rest = self._unpacker.unconsumed_tail
         return unpacked
+
+    def _byte_by_byte(self, unpacker: zlib._Decompress, data: bytes) -> Iterator[bytes]:
+        with contextlib.suppress(zlib.error):
+            for n in range(len(data)):
+                yield unpacker.decompress(data[n : n + 1])
 
 
 def _fast_gzip() -> Any:
@@ -91,9 +108,9 @@ def _xz() -> Unpacker:
 
 
 _CODECS = {
-    Content.GZIP: Codec("gzip", b"\x1f\x8b", _fast_gzip, _CarefulGzip),
-    Content.BZIP2: Codec("bzip2", b"BZh", bz2.BZ2Decompressor, bz2.BZ2Decompressor),
-    Content.XZ: Codec("xz", b"\xfd7zXZ\x00", _xz, _xz),
+    Content.GZIP: Codec("gzip", b"\x1f\x8b", _fast_gzip, _CarefulGzip, 4096),
+    Content.BZIP2: Codec("bzip2", b"BZh", bz2.BZ2Decompressor, bz2.BZ2Decompressor, 1),
+    Content.XZ: Codec("xz", b"\xfd7zXZ\x00", _xz, _xz, 1),
 }
 
 
@@ -140,27 +157,26 @@ class _Member:
                 data = self._feed.take(step)
                 step = min(2 * step, _MOST_BYTES)
                 if not data:
-                    fault = yield from self._rescued()
-                    raise truncated(fault, self._codec.name)
+                    end = self._feed.position
+                    if self._codec.open_careful is not self._codec.open:
+                        yield from self._rescued(end)
+                    raise truncated(end, self._codec.name)
             try:
                 given = unpacker.decompress(data, _GIVE_BYTES)
             except MemoryError:
                 raise
             except Exception as error:
                 # Every library has its own exception, and isal's is no public name: whatever it is, the data is bad.
-                fault = yield from self._rescued()
+                fault = self._feed.position
+                yield from self._rescued(fault)
                 raise corrupt(fault, self._codec.name, error) from error
             self._given += len(given)
             if given:
                 yield given
         self._feed.give_back(len(unpacker.unused_data))
 
-    def _rescued(self) -> Generator[bytes, None, int]:
-        """What a careful library finds beyond what was given: the member is unpacked again, byte by byte at the end.
-
-        Returns how far the file was read at first: the place of the fault.
-        """
-        fault = self._feed.position
+    def _rescued(self, fault: int) -> Iterator[bytes]:
+        """What a careful library finds beyond what was given: the member is unpacked again."""
         unpacker = self._codec.open_careful()
         to_skip = self._given
         for data in self._again(fault):
@@ -169,22 +185,22 @@ class _Member:
                 try:
                     given = unpacker.decompress(more, _GIVE_BYTES)
                 except Exception:
-                    return fault
+                    return
                 if len(given) > to_skip:
                     yield given[to_skip:]
                 to_skip = max(0, to_skip - len(given))
                 if unpacker.needs_input or unpacker.eof:
                     break
                 more = b""
-        return fault
 
     def _again(self, fault: int) -> Iterator[bytes]:
-        """The packed bytes of the member up to the fault once more: single bytes from well before it on."""
+        """The packed bytes of the member up to the fault once more, in small steps from well before it on."""
         self._feed.go_to(self._start)
         while (left := fault - 2 * _MOST_BYTES - self._feed.position) > 0:
             yield self._feed.take(min(left, _MOST_BYTES))
         data = self._feed.take(fault - self._feed.position)
-        yield from (data[n : n + 1] for n in range(len(data)))
+        step = self._codec.careful_bytes
+        yield from (data[n : n + step] for n in range(0, len(data), step))
 
 
 class UnpackedFile:

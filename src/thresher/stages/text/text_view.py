@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from thresher.core.batch import DocumentBatch
+from thresher.core.batch import VALUE, DocumentBatch
 
 VIEW = "text-view"
 """The name under which a batch remembers the views of a column."""
@@ -70,6 +70,7 @@ def text_views(batch: DocumentBatch, field: str) -> list[TextView | None]:
     """A view of each record's text, made once per batch; `None` where the field holds no string."""
     views = batch._memo.get((VIEW, field))
     if views is None:
-        views = [TextView(value) if isinstance(value, str) else None for value in batch.values(field)]
-        batch._memo[(VIEW, field)] = views
+        values = batch.values(field)
+        views = [TextView(value) if isinstance(value, str) else None for value in values]
+        batch._memo[VALUE, field], batch._memo[VIEW, field] = values, views
     return views
