@@ -202,8 +202,9 @@ def test_fan_out_keeps_input_order(executor: Any, corpus: Path, tmp_path: Path) 
 
     result = check_same(stages, executor, tmp_path)
     assert result.counts["written"] == 3 * 898
-    assert result.counts["created"] == 3 * 898
-    assert result.counts["merged"] == 898
+    # The first batch of each has as many rows as were given: those are the same records. The others are new.
+    assert result.counts["created"] == 2 * 898
+    assert result.counts["merged"] == 0
 
 
 def test_files_of_a_target_size_hold_the_records_in_order(executor: Any, corpus: Path, tmp_path: Path) -> None:
@@ -245,7 +246,8 @@ def test_without_a_writer_the_tasks_come_back_in_order(executor: Any) -> None:
 
 
 def test_the_same_command_again_has_nothing_to_do(executor: Any, corpus: Path, tmp_path: Path) -> None:
-    pipeline = Pipeline("again", stages=[JsonlReader(str(corpus), blocksize="20kB"), JsonlWriter(str(tmp_path / "out"))])
+    stages = [JsonlReader(str(corpus), blocksize="20kB"), JsonlWriter(str(tmp_path / "out"))]
+    pipeline = Pipeline("again", stages=stages)
     first = pipeline.run(executor, progress="none")
     before = digest(tmp_path / "out")
     again = pipeline.run(executor, progress="none")

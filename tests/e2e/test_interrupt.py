@@ -67,7 +67,11 @@ def corpus(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize(
     ("signals", "codes"),
-    [([signal.SIGINT], (130, -signal.SIGINT)), ([signal.SIGTERM], (143,)), ([signal.SIGINT] * 2, (130, -signal.SIGINT))],
+    [
+        ([signal.SIGINT], (130, -signal.SIGINT)),
+        ([signal.SIGTERM], (143,)),
+        ([signal.SIGINT] * 2, (130, -signal.SIGINT)),
+    ],
     ids=["ctrl-c", "sigterm", "ctrl-c-twice"],
 )
 def test_a_signal_ends_cleanly_and_the_same_command_goes_on(

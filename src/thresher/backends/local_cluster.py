@@ -49,7 +49,9 @@ class LocalCluster:
         self._units: dict[str, Unit] = {}
         self._initial: dict[str, Task] = {}
         self._done: dict[str, list[str]] = {}
-        """File to its committed units, for streams."""
+        """File to its committed units, where it is a stream or may be one."""
+        self._streams: set[str] = set()
+        """Files that are streams."""
         self._opened: dict[int, set[int]] = {}
         """Worker to the arenas that it was given."""
         self._started: dict[int | None, int] = {}
@@ -93,14 +95,16 @@ class LocalCluster:
     def add_units(self, units: Sequence[Unit], tasks: dict[str, Task] | None = None) -> None:
         """Remember units and their initial tasks."""
         self._units.update((unit.id, unit) for unit in units)
+        self._streams.update(unit.id.rsplit("-", 1)[0] for unit in units if unit.stream)
         if tasks:
             self._initial.update(tasks)
 
     def mark_done(self, unit_ids: Sequence[str]) -> None:
         """Remember what is committed, and forget what was needed for it."""
         for unit_id in unit_ids:
-            self._done.setdefault(unit_id.rsplit("-", 1)[0], []).append(unit_id)
-            self._units.pop(unit_id, None)
+            file = unit_id.rsplit("-", 1)[0]
+            if self._units.pop(unit_id, None) is None or file in self._streams:
+                self._done.setdefault(file, []).append(unit_id)
             self._initial.pop(unit_id, None)
 
     def perform(self, action: act.AnyAction) -> None:

@@ -12,7 +12,7 @@ import os
 import re
 import stat
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, BinaryIO, NamedTuple, cast
+from typing import Any, BinaryIO, Literal, NamedTuple, cast
 
 from thresher.errors import InputError, MissingPackageError
 
@@ -82,12 +82,16 @@ def exists(path: str, storage_options: StorageOptions = None) -> bool:
     return os.path.exists(local_path(path))
 
 
-def is_folder(path: str, storage_options: StorageOptions = None) -> bool:
-    """Whether `path` is a folder (on an object store: whether anything lies below it)."""
-    if is_url(path):
-        file_system, inner = url_filesystem(path, storage_options)
-        return bool(file_system.isdir(inner))
-    return os.path.isdir(local_path(path))
+def kind_of(path: str, storage_options: StorageOptions = None) -> Literal["file", "folder", "nothing"]:
+    """What lies at `path`; on an object store a folder is where anything lies below."""
+    if not is_url(path):
+        found = local_path(path)
+        return "folder" if os.path.isdir(found) else "file" if os.path.lexists(found) else "nothing"
+    file_system, inner = url_filesystem(path, storage_options)
+    try:
+        return "folder" if file_system.info(inner).get("type") == "directory" else "file"
+    except FileNotFoundError:
+        return "nothing"
 
 
 def file_info(path: str, storage_options: StorageOptions = None, relative: str = "") -> FileInfo:
@@ -98,7 +102,7 @@ def file_info(path: str, storage_options: StorageOptions = None, relative: str =
             facts = file_system.info(inner)
             if facts.get("type") == "directory":
                 raise InputError(f"{path} is a folder, and a file was needed here")
-            return FileInfo(path, relative or _last_name(path), int(facts["size"] or 0), _remote_version(facts))
+            return FileInfo(path, relative or _last_name(path), _remote_size(path, facts), _remote_version(facts))
         status = os.stat(local_path(path))
         if not stat.S_ISREG(status.st_mode):
             raise InputError(f"{path} is not a regular file; give a file, a folder or a glob")
@@ -221,8 +225,16 @@ def _list_remote(folder: str, storage_options: StorageOptions, hidden: bool) -> 
         relative = name.removeprefix(root).lstrip("/")
         is_file = name.startswith(root) and facts.get("type") != "directory" and not name.endswith("/")
         if is_file and (hidden or not any(is_hidden(part) for part in relative.split("/"))):
-            infos.append(FileInfo(f"{base}/{relative}", relative, int(facts["size"] or 0), _remote_version(facts)))
+            path = f"{base}/{relative}"
+            infos.append(FileInfo(path, relative, _remote_size(path, facts), _remote_version(facts)))
     yield from sorted(infos, key=lambda info: info.relative)
+
+
+def _remote_size(path: str, facts: dict[str, Any]) -> int:
+    size = facts.get("size")
+    if size is None:
+        raise InputError(f"{path}: the server does not say how large the file is; fetch it and read the local copy")
+    return int(size)
 
 
 def _remote_version(facts: dict[str, Any]) -> str:

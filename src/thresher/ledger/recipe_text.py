@@ -11,6 +11,7 @@ from thresher.ledger.quarantine import encode_text
 
 _SECRET = re.compile(r"key|secret|token|password|passwd|credential|sas|connection_string", re.IGNORECASE)
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_UNPRINTABLE = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 _HIDDEN = "***"
 _RESERVED = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n"})
 
@@ -59,4 +60,5 @@ def _key(key: Any) -> str:
 
 
 def _scalar(value: Any) -> str:
-    return encode_text(value).decode("utf-8")
+    """JSON, with the few characters escaped that YAML does not allow or takes for the end of a line."""
+    return _UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", encode_text(value).decode("utf-8"))

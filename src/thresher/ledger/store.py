@@ -127,6 +127,7 @@ class LocalStore:
             if error.errno != errno.EXDEV:
                 raise
             folder, base = os.path.split(path)
+            os.makedirs(folder, exist_ok=True)
             beside = os.path.join(folder, f".{base}.{os.getpid()}{_TEMPORARY}")
             try:
                 shutil.copyfile(source, beside)

@@ -89,8 +89,10 @@ class UrlStore:
     def move(self, name: str, new_name: str) -> None:
         """Copy and remove; a folder means every object below it."""
         self._fs.invalidate_cache()
-        if self._fs.exists(self._path(name)):
-            self._fs.mv(self._path(name), self._path(new_name), recursive=self._fs.isdir(self._path(name)))
+        source, target = self._path(name), self._path(new_name)
+        for path in self._fs.find(source):
+            self._fs.cp_file(path, target + str(path).removeprefix(source))
+            self._fs.rm_file(path)
 
     def sync(self, folder: str = "") -> None:
         """Nothing to do: a complete object stays."""

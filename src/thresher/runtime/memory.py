@@ -128,13 +128,14 @@ class TreeMeter:
         for pid in due:
             self._calibrate(pid)
             self._calibrated_at = now
-        total = sum(max(0, private_bytes(pid) + self._corrections[pid]) for pid in live)
-        return total + sum(private_bytes(pid) for below in self._descendants.values() for pid in below)
+        others = {pid for below in self._descendants.values() for pid in below if pid not in live}
+        known = sum(max(0, private_bytes(pid) + self._corrections[pid]) for pid in live)
+        return known + sum(private_bytes(pid) for pid in others)
 
     def _calibrate(self, pid: int) -> None:
         exact = proportional_bytes(pid)
         self._corrections[pid] = 0 if exact is None else exact - private_bytes(pid)
-        self._descendants[pid] = [child for child in _all_below(pid) if child not in self._corrections]
+        self._descendants[pid] = _all_below(pid)
 
 
 def _all_below(pid: int) -> list[int]:

@@ -9,10 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from thresher.core.batch import DocumentBatch, DroppedRows, FailedRows
 from thresher.core.task import Task
+
+if TYPE_CHECKING:
+    from thresher.core.reconcile import Reconciler
 
 FILTERED = "filtered"
 """The rule under which records count that a stage left out without saying why."""
@@ -89,68 +92,62 @@ class Settlement:
         self._given = given
         self._stage_name = stage_name
         self._results = 0
-        self._kept = 0
+        self._left = given.num_items
         self._created = 0
-        self._lost = 0
+        self._reconciler: Reconciler | None = None
 
     def adopt(self, result: Any) -> Outcome:
         """One result: give it its ids."""
-        if not isinstance(result, Task):
+        ordinal = self._results
+        self._results += 1
+        if isinstance(self._given, DocumentBatch) and not (isinstance(result, Task) and not _is_batch(result)):
+            outcome = self._adopt_batch(self._given, result)
+        elif isinstance(result, Task):
+            outcome = self._adopt_task(result)
+        else:
             raise TypeError(
                 f"{self._stage_name} returned a {type(result).__name__} inside a list; "
                 "give tasks, such as DocumentBatch"
             )
-        ordinal = self._results
-        self._results += 1
-        outcome = Outcome([result] if result.num_items or not isinstance(result, DocumentBatch) else [])
-        if isinstance(result, DocumentBatch):
-            self._adopt_batch(result, outcome)
-        elif result is self._given or (ordinal == 0 and result.num_items == self._given.num_items):
-            self._kept += result.num_items
-        else:
-            self._new(outcome, result.num_items)
-        _inherit(self._given, result)
-        if result is not self._given:
-            result._task_id = f"{self._given.task_id}/{ordinal}"
+        for task in outcome.tasks:
+            _inherit(self._given, task)
+            if task is not self._given:
+                task._task_id = f"{self._given.task_id}/{ordinal}"
         return outcome
 
-    def _adopt_batch(self, result: DocumentBatch, outcome: Outcome) -> None:
-        outcome.dropped, outcome.failed = list(result._dropped), list(result._failed)
-        result._dropped, result._failed = [], []
-        self._lost += sum(len(rows.batch) for rows in outcome.dropped)
-        self._lost += sum(len(rows.batch) if rows.batch is not None else 0 for rows in outcome.failed)
-        rows = len(result)
-        if result.ids is None:
-            result._ids = self._child_ids(self._created, rows)
-            self._new(outcome, rows)
-            return
-        room = max(0, self._given.num_items - self._kept)
-        self._kept += min(room, rows)
-        self._new(outcome, rows - min(room, rows))
+    def _adopt_batch(self, given: DocumentBatch, result: Any) -> Outcome:
+        from thresher.core.reconcile import Reconciler
 
-    def _new(self, outcome: Outcome, count: int) -> None:
-        outcome.created += count
-        self._created += count
+        if self._reconciler is None:
+            self._reconciler = Reconciler(given, self._stage_name)
+        found = self._reconciler.add(result)
+        self._created += found.created
+        tasks: list[Task] = [found.batch] if len(found.batch) else []
+        return Outcome(tasks, found.created, 0, 0, list(found.dropped), list(found.failed))
 
-    def _child_ids(self, first: int, count: int) -> Any:
-        import numpy as np
-
-        from thresher.core.records import RecordIds
-
-        ids = self._given.ids if isinstance(self._given, DocumentBatch) else None
-        if ids is not None and len(ids):
-            return ids.children(0, first + count).take(np.arange(first, first + count))
-        prefix = f"{self._given.task_id}:"
-        return RecordIds(((prefix, ""),), np.arange(first, first + count, dtype=np.int64))
+    def _adopt_task(self, result: Task) -> Outcome:
+        """A task that is no batch: the one that was given, or a new one."""
+        if isinstance(result, DocumentBatch):
+            result.name_records()
+        same = result is self._given or (self._results == 1 and result.num_items == self._given.num_items)
+        if same and self._left:
+            self._left = 0
+            return Outcome([result])
+        self._created += result.num_items
+        return Outcome([result], result.num_items)
 
     def close(self) -> Outcome:
         """What became of the records that no result carries on."""
-        missing = self._given.num_items - self._kept - self._lost
-        if missing <= 0:
+        if self._reconciler is not None:
+            rest = self._reconciler.finish()
+            return Outcome(merged=rest.merged, dropped=list(rest.dropped))
+        if not self._left:
             return Outcome()
-        if self._created:
-            return Outcome(merged=missing)
-        return Outcome(filtered=missing)
+        return Outcome(merged=self._left) if self._created else _settle_nothing(self._given)
+
+
+def _is_batch(task: Task) -> bool:
+    return isinstance(task, DocumentBatch)
 
 
 def _inherit(parent: Task, child: Task) -> None:

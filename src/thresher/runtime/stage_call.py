@@ -73,6 +73,9 @@ def _run_generator(stage: Stage, task: Task, made: Iterator[Any], tally: StageTa
 
 def recover(stage: Stage, task: Task, error: BaseException, tally: StageTally) -> Outcome:
     """Try again as a whole, then by halves; what still fails is set aside."""
+    if isinstance(task, DocumentBatch):
+        # The stage may have set the data of the batch before it raised.
+        task = _pristine(task)
     attempts = 1
     while attempts < stage.max_attempts and not isinstance(error, MemoryError):
         attempts += 1
@@ -82,6 +85,12 @@ def recover(stage: Stage, task: Task, error: BaseException, tally: StageTally) -
         except Failure as again:
             error = again
     return _split_or_set_aside(stage, task, error, attempts, tally)
+
+
+def _pristine(batch: DocumentBatch) -> DocumentBatch:
+    from thresher.core.reconcile import pristine
+
+    return pristine(batch)
 
 
 def _run_whole(stage: Stage, task: Task) -> Outcome:

@@ -28,7 +28,7 @@ class SimResult:
     max_used_bytes: int  # most bytes in flight at once
     committed: dict[str, list[Path]]  # unit -> what its sink saw, in order
     commit_count: dict[str, int]  # unit -> how often it was committed
-    leaked: int  # payloads that were never released
+    leaked: int  # payloads that were never released, though no worker was still reading them
     log: tuple[bytes, ...]  # lines of the event log, if asked for
     idle_s: float  # virtual time that workers were up and did nothing
 
@@ -79,7 +79,7 @@ def simulate(
         max_used_bytes=cluster.max_bytes,
         committed=cluster.committed,
         commit_count=cluster.commit_count,
-        leaked=len(cluster.payloads),
+        leaked=sum(1 for task in cluster.payloads if task not in scheduler.state.tasks),
         log=tuple(log),
         idle_s=up_s - sum(worker.busy_s for worker in cluster.workers.values()),
     )

@@ -140,8 +140,8 @@ def test_a_stage_with_workers_of_its_own_runs_in_them() -> None:
             self.me = worker_metadata
 
         def process(self, task: Task) -> Task:
-            return Task(data=(self.me.rank, self.me.num_workers, os.getpid()))  # type: ignore[attr-defined]  # set up
+            return Task(data=(self.me.rank, self.me.num_workers, os.getpid()))
 
     found = results(LocalExecutor(workers=2), Repeat(2), Where().with_(num_workers=2), tasks=10)
-    assert {(rank, total) for rank, total, _ in found} <= {(0, 2), (1, 2)}  # type: ignore[misc]  # tuples
-    assert len({pid for _, _, pid in found}) <= 2  # type: ignore[misc]  # tuples
+    assert {(rank, total) for rank, total, _ in found} <= {(0, 2), (1, 2)}
+    assert len({pid for _, _, pid in found}) <= 2

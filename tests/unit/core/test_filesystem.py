@@ -51,8 +51,7 @@ def test_a_local_file_is_described_and_read_without_fsspec(tmp_path: Path) -> No
     assert fs.read_start(str(path), 99) == b"0123456789"
     assert fs.exists(str(path))
     assert not fs.exists(str(tmp_path / "y"))
-    assert fs.is_folder(str(tmp_path))
-    assert not fs.is_folder(str(path))
+    assert [fs.kind_of(str(place)) for place in (tmp_path, path, tmp_path / "y")] == ["folder", "file", "nothing"]
 
 
 def test_a_remote_file_is_described_and_read_the_same_way() -> None:
@@ -71,7 +70,8 @@ def test_a_remote_file_is_described_and_read_the_same_way() -> None:
     assert fs.read_start(url, 3) == b"012"
     assert fs.read_starts([url, "memory://remote/z.bin"], 3) == [b"012", b"12"]
     assert fs.exists(url)
-    assert fs.is_folder("memory://remote/a")
+    kinds = [fs.kind_of(place) for place in ("memory://remote/a", url, "memory://remote/nothing")]
+    assert kinds == ["folder", "file", "nothing"]
     assert [(f.path, f.relative, f.size) for f in fs.list_files("memory://remote/")] == [
         (url, "a/x.bin", 10),
         ("memory://remote/z.bin", "z.bin", 2),

@@ -263,7 +263,7 @@ def test_a_run_folder_that_belongs_to_another_output_is_refused(tmp_path: Path):
     folder = str(tmp_path / "run")
     whole_run(request(tmp_path / "one", run_dir=folder))
 
-    with pytest.raises(OutputRefusedError, match="belongs to a run that writes to .*one"):
+    with pytest.raises(OutputRefusedError, match=r"belongs to a run that writes to .*one"):
         open_run(request(tmp_path / "two", run_dir=folder))
     assert not (tmp_path / "two").exists()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import gc
 import os
+from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
@@ -96,8 +97,12 @@ def test_a_full_arena_says_so() -> None:
         segments.allocate(11 * PAGE)
 
 
+Arena = tuple[OwnArena, int]
+"""An arena and its descriptor."""
+
+
 @pytest.fixture
-def arena():  # type: ignore[no-untyped-def]  # a generator of an arena and its descriptor
+def arena() -> Iterator[Arena]:
     fd = create_arena(1000 * MB)
     yield OwnArena(7, fd, keep_bytes=4 * MB), fd
     os.close(fd)
@@ -109,14 +114,14 @@ def reader_of(fd: int) -> Reader:
     return reader
 
 
-def test_an_arena_takes_no_memory_until_it_is_written(arena) -> None:  # type: ignore[no-untyped-def]
+def test_an_arena_takes_no_memory_until_it_is_written(arena: Arena) -> None:
     own, fd = arena
     assert resident_bytes(fd) == 0
     own.put(encode(Task(data=b"x" * MB)))
     assert MB <= resident_bytes(fd) < 2 * MB
 
 
-def test_another_map_of_the_arena_shows_what_was_put(arena) -> None:  # type: ignore[no-untyped-def]
+def test_another_map_of_the_arena_shows_what_was_put(arena: Arena) -> None:
     own, fd = arena
     reader = reader_of(fd)
     table = pa.table({"text": ["a" * 1000] * 1000})
@@ -130,7 +135,7 @@ def test_another_map_of_the_arena_shows_what_was_put(arena) -> None:  # type: ig
     assert batch.to_pyarrow().equals(table)
 
 
-def test_a_lease_ends_when_the_task_is_gone(arena) -> None:  # type: ignore[no-untyped-def]
+def test_a_lease_ends_when_the_task_is_gone(arena: Arena) -> None:
     own, fd = arena
     reader = reader_of(fd)
     payload = own.put(encode(DocumentBatch(pa.table({"text": ["a" * 1000] * 1000}))))
@@ -143,7 +148,7 @@ def test_a_lease_ends_when_the_task_is_gone(arena) -> None:  # type: ignore[no-u
     assert reader.held_bytes == 0
 
 
-def test_a_stage_that_keeps_a_slice_keeps_its_lease(arena) -> None:  # type: ignore[no-untyped-def]
+def test_a_stage_that_keeps_a_slice_keeps_its_lease(arena: Arena) -> None:
     own, fd = arena
     reader = reader_of(fd)
     payload = own.put(encode(DocumentBatch(pa.table({"text": ["a" * 1000] * 1000}))))
@@ -159,7 +164,7 @@ def test_a_stage_that_keeps_a_slice_keeps_its_lease(arena) -> None:  # type: ign
     assert reader.ended() == [(7, payload.offset)]
 
 
-def test_a_kept_line_keeps_its_lease(arena) -> None:  # type: ignore[no-untyped-def]
+def test_a_kept_line_keeps_its_lease(arena: Arena) -> None:
     from thresher.core.records import RawLines, RecordIds
 
     own, fd = arena
@@ -179,7 +184,7 @@ def test_a_kept_line_keeps_its_lease(arena) -> None:  # type: ignore[no-untyped-
     assert reader.ended() == [(7, payload.offset)]
 
 
-def test_a_payload_that_was_never_opened_gives_its_lease_back(arena) -> None:  # type: ignore[no-untyped-def]
+def test_a_payload_that_was_never_opened_gives_its_lease_back(arena: Arena) -> None:
     own, fd = arena
     reader = reader_of(fd)
     payload = own.put(encode(Task(data=b"x" * MB)))
@@ -187,7 +192,7 @@ def test_a_payload_that_was_never_opened_gives_its_lease_back(arena) -> None:  #
     assert reader.ended() == [(7, payload.offset)]
 
 
-def test_freed_memory_beyond_the_limit_goes_back_to_the_kernel(arena) -> None:  # type: ignore[no-untyped-def]
+def test_freed_memory_beyond_the_limit_goes_back_to_the_kernel(arena: Arena) -> None:
     own, fd = arena
     payloads = [own.put(encode(Task(data=b"x" * MB))) for _ in range(20)]
     assert resident_bytes(fd) >= 20 * MB
@@ -196,7 +201,7 @@ def test_freed_memory_beyond_the_limit_goes_back_to_the_kernel(arena) -> None:  
     assert resident_bytes(fd) <= 4 * MB + PAGE
 
 
-def test_an_arena_is_readable_after_its_writer_closed_it(arena) -> None:  # type: ignore[no-untyped-def]
+def test_an_arena_is_readable_after_its_writer_closed_it(arena: Arena) -> None:
     own, fd = arena
     reader = reader_of(fd)
     payload = own.put(encode(Task(data=b"x" * MB)))
@@ -205,7 +210,7 @@ def test_an_arena_is_readable_after_its_writer_closed_it(arena) -> None:  # type
     assert reader.open(payload).data == b"x" * MB
 
 
-def test_an_arena_that_is_dropped_while_somebody_looks_stays_mapped(arena) -> None:  # type: ignore[no-untyped-def]
+def test_an_arena_that_is_dropped_while_somebody_looks_stays_mapped(arena: Arena) -> None:
     own, fd = arena
     reader = reader_of(fd)
     payload = own.put(encode(DocumentBatch(pa.table({"text": ["a" * 1000] * 1000}))))

@@ -63,6 +63,7 @@ def test_the_meter_agrees_with_the_kernel_and_sees_descendants() -> None:
     measured = memory.TreeMeter().measure([process.pid], 0.0)
     assert measured > 80_000_000
     assert abs(measured - exact) < 0.1 * exact
+    assert abs(memory.TreeMeter().measure(pids, 0.0) - exact) < 0.1 * exact, "a process was counted twice"
     process.communicate("")
 
 

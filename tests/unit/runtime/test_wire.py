@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import select
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -31,10 +32,13 @@ class Handle(msgspec.Struct, array_like=True, tag=True):
 Message = Note | Handle
 
 
+Ends = tuple[Channel[Any], Channel[Any]]
+
+
 @pytest.fixture
-def ends():  # type: ignore[no-untyped-def]  # a generator of two channels
+def ends() -> Iterator[Ends]:
     left, right = socket_pair()
-    channels: tuple[Channel[Any], Channel[Any]] = Channel(left, Message), Channel(right, Message)
+    channels: Ends = Channel(left, Message), Channel(right, Message)
     yield channels
     for channel in channels:
         channel.close()
@@ -42,19 +46,19 @@ def ends():  # type: ignore[no-untyped-def]  # a generator of two channels
 
 @given(st.lists(st.lists(st.binary(max_size=2000), max_size=5), max_size=8), st.integers(1, 4000))
 def test_messages_arrive_whole_however_the_stream_is_cut(rounds: list[list[bytes]], cut: int) -> None:
-    stream = b"".join(frame([Note(data) for data in datas]) for datas in rounds)
+    stream = b"".join(frame([Note(data) for data in texts]) for texts in rounds)
     left, right = socket_pair()
     channel: Channel[Any] = Channel(right, Message)
     received = []
     for start in range(0, len(stream), cut):
         left.sendall(stream[start : start + cut])
         received.extend(channel.receive())
-    assert [note.data for note in received] == [data for datas in rounds for data in datas]
+    assert [note.data for note in received] == [data for texts in rounds for data in texts]
     left.close()
     channel.close()
 
 
-def test_all_messages_of_a_round_are_one_write(ends) -> None:  # type: ignore[no-untyped-def]
+def test_all_messages_of_a_round_are_one_write(ends: Ends) -> None:
     left, right = ends
     for number in range(100):
         left.queue(Note(b"%d" % number))
@@ -64,11 +68,11 @@ def test_all_messages_of_a_round_are_one_write(ends) -> None:  # type: ignore[no
     assert [note.data for note in right.receive(wait=True)] == [b"%d" % number for number in range(100)]
 
 
-def test_receive_without_waiting_gives_nothing_when_there_is_nothing(ends) -> None:  # type: ignore[no-untyped-def]
+def test_receive_without_waiting_gives_nothing_when_there_is_nothing(ends: Ends) -> None:
     assert ends[1].receive() == []
 
 
-def test_a_closed_end_is_told_after_all_that_was_sent(ends) -> None:  # type: ignore[no-untyped-def]
+def test_a_closed_end_is_told_after_all_that_was_sent(ends: Ends) -> None:
     left, right = ends
     left.queue(Note(b"last"))
     left.flush()
@@ -80,14 +84,14 @@ def test_a_closed_end_is_told_after_all_that_was_sent(ends) -> None:  # type: ig
     assert right.receive() == []
 
 
-def test_sending_to_a_closed_end_is_no_error(ends) -> None:  # type: ignore[no-untyped-def]
+def test_sending_to_a_closed_end_is_no_error(ends: Ends) -> None:
     left, right = ends
     right.sock.close()
     left.queue(Note(b"x"))
     assert left.flush()
 
 
-def test_descriptors_come_with_their_messages_in_order(ends) -> None:  # type: ignore[no-untyped-def]
+def test_descriptors_come_with_their_messages_in_order(ends: Ends) -> None:
     left, right = ends
     left.queue(Note(b"before"))
     for name in ("first", "second"):

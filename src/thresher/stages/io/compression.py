@@ -109,8 +109,8 @@ def _xz() -> Unpacker:
 
 _CODECS = {
     Content.GZIP: Codec("gzip", b"\x1f\x8b", _fast_gzip, _CarefulGzip, 4096),
-    Content.BZIP2: Codec("bzip2", b"BZh", bz2.BZ2Decompressor, bz2.BZ2Decompressor, 1),
-    Content.XZ: Codec("xz", b"\xfd7zXZ\x00", _xz, _xz, 1),
+    Content.BZIP2: Codec("bzip2", b"BZh", bz2.BZ2Decompressor, bz2.BZ2Decompressor, 32),
+    Content.XZ: Codec("xz", b"\xfd7zXZ\x00", _xz, _xz, 32),
 }
 
 

@@ -18,10 +18,10 @@ from thresher.core.filesystem import (
     FileInfo,
     StorageOptions,
     file_info,
-    is_folder,
     is_hidden,
     is_url,
     join,
+    kind_of,
     list_files,
     local_path,
 )
@@ -105,32 +105,20 @@ def _checked(info: FileInfo) -> FileInfo:
 
 def _entry(given: str, storage_options: StorageOptions) -> _Entry:
     path = given if is_url(given) else os.path.abspath(os.path.expanduser(local_path(given)))
-    if is_folder(path, storage_options):
+    kind = kind_of(path, storage_options)
+    if kind == "folder":
         return _Entry(given, path.rstrip("/") or "/", None)
-    parent, name = _parent(path)
     parts = path.rsplit("://", 1)[-1].split("/")
     first = next((n for n, part in enumerate(parts) if _GLOB_CHARACTERS.intersection(part)), None)
-    if first is None or _is_file(path, storage_options):
+    if first is None or kind == "file":
         file_info(path, storage_options)
-        return _Entry(given, parent, (name,))
+        parent, _, name = path.rpartition("/")
+        return _Entry(given, parent or "/", (name,))
     names = tuple(parts[first:])
     base = path.removesuffix("/".join(names)).rstrip("/") or "/"
     if not is_url(path) and not os.path.isdir(base):
         raise InputError(f"{given}: the folder {base} does not exist; check the path")
     return _Entry(given, base, names, is_glob=True)
-
-
-def _is_file(path: str, storage_options: StorageOptions) -> bool:
-    try:
-        file_info(path, storage_options)
-    except InputError:
-        return False
-    return True
-
-
-def _parent(path: str) -> tuple[str, str]:
-    parent, _, name = path.rpartition("/")
-    return parent or "/", name
 
 
 def _common_parent(bases: Sequence[str]) -> str:

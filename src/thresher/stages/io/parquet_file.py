@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from thresher.core.filesystem import StorageOptions, explained
+from thresher.core.filesystem import FileInfo, StorageOptions, explained
 from thresher.core.unit import Piece
 from thresher.stages.io.unchanged import open_piece
 
@@ -70,6 +70,18 @@ def open_parquet(piece: Piece, storage_options: StorageOptions = None) -> Iterat
             )
             return
         yield opened
+
+
+def column_names(files: Sequence[FileInfo], storage_options: StorageOptions = None) -> list[str] | None:
+    """Every column that one of the files has; `None` when a file does not tell."""
+    names: dict[str, None] = {}
+    for info in files:
+        piece = Piece(path=info.path, relative=info.relative, size=info.size, version=info.version)
+        with open_parquet(piece, storage_options) as opened:
+            if isinstance(opened, LostRows):
+                return None
+            names.update(dict.fromkeys(opened.schema_arrow.names))
+    return list(names)
 
 
 def read_row_groups(

@@ -173,9 +173,9 @@ class Spool:
             writer.write_table(table)
         if self._in_memory and self._file.tell() > SPOOL_BYTES:
             content = self._file.getbuffer()
+            self._in_memory = False
             self._file = open(self._path, "w+b")  # noqa: SIM115  # closed by remove()
             self._file.write(content)
-            self._in_memory = False
 
     def tables(self) -> Iterator[pa.Table]:
         """All tables, in order."""
@@ -185,7 +185,8 @@ class Spool:
 
     def remove(self) -> None:
         """Forget everything."""
-        self._file.close()
+        with contextlib.suppress(OSError):  # what cannot be flushed any more is removed anyway
+            self._file.close()
         if not self._in_memory:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(self._path)

@@ -4,17 +4,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import TYPE_CHECKING, ClassVar
 
 from thresher.core.batch import DocumentBatch
 from thresher.core.task import Task
 from thresher.core.unit import Piece, Unit, file12
+from thresher.errors import InputError
 from thresher.stages.io.file_reader import FileReader
 from thresher.stages.io.listing import Wanted
 
 if TYPE_CHECKING:
     from thresher.core.source import ReadContext, SourceItem
     from thresher.stages.io.parquet_file import LostRows, ReadRows
+
+
+_FEW_FILES = 8
 
 
 class ParquetReader(FileReader):
@@ -28,6 +33,19 @@ class ParquetReader(FileReader):
 
         splitting = ParquetSplitting(self.blocksize, self.files_per_partition, self.limit, self.storage_options)
         return list_parquet_units(self.files(), splitting)
+
+    def known_columns(self) -> list[str] | None:
+        """The columns of all files, where the files are few; the footers of many are not worth the wait."""
+        from thresher.stages.io.parquet_file import column_names
+
+        try:
+            files = list(islice(self.files(), _FEW_FILES + 1))
+            names = column_names(files, self.storage_options) if len(files) <= _FEW_FILES else None
+        except InputError:
+            names = None  # the listing will say what is missing
+        if names is None or self.fields is None:
+            return self.fields if names is None else names
+        return [name for name in names if name in self.fields]
 
     def read(self, unit: Unit, context: ReadContext) -> Iterator[SourceItem]:
         """Batches of rows, each with its number in the file as id."""

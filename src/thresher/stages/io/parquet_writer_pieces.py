@@ -33,6 +33,7 @@ STAND_IN = b"stand-in"
 _SAFE_INT = 2**53
 _NULL = b"null"
 _DIGITS = frozenset(b"-0123456789")
+_STRINGS = msgspec.json.Decoder(list[str | None])
 _FLOAT = msgspec.json.Decoder(float)
 
 
@@ -117,6 +118,8 @@ def raw_array(values: Sequence[msgspec.Raw | None]) -> tuple[pa.Array, bytes]:
     """Raw JSON values: an array of a plain type where all have it, else of JSON; and its mark."""
     raws = [_NULL if value is None else bytes(value) for value in values]
     kinds = {raw[0] for raw in raws} - {_NULL[0]}
+    if kinds == {ord('"')}:
+        return pa.array(_STRINGS.decode(b"[" + b",".join(raws) + b"]"), type=pa.large_string()), b""
     if kinds and kinds <= _DIGITS:
         return _number_array(raws)
     if len(kinds) > 1 and not kinds <= set(b"tf"):

@@ -198,7 +198,7 @@ def _plain_field(field: pa.Field, name: str | None = None) -> pa.Field:
 
 def _fits_parquet(kind: pa.DataType) -> bool:
     """Whether Parquet has a form for a type; for a few of Arrow's there is none."""
-    if is_json(kind) or not (pa.types.is_nested(kind) or kind.num_buffers != 2):
+    if is_json(kind) or pa.types.is_primitive(kind) or _is_text(kind) or _is_binary(kind):
         return True
     try:
         with pq.ParquetWriter(pa.BufferOutputStream(), pa.schema([pa.field("_", kind)])) as writer:

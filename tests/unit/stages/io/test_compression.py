@@ -7,6 +7,7 @@ import bz2
 import gzip
 import io
 import lzma
+import random
 import zlib
 from pathlib import Path
 
@@ -96,6 +97,17 @@ def test_a_damaged_gzip_file_gives_every_byte_before_the_fault(place: int, flip:
     given_bytes, damage = unpacked(bytes(packed), Content.GZIP)
     assert given_bytes.startswith(bytes(before))
     assert damage is not None
+
+
+@pytest.mark.parametrize("ending", [".gz", ".bz2", ".xz"])
+def test_a_fault_late_in_a_large_file_costs_little(ending: str) -> None:
+    text = random.Random(7).randbytes(1_500_000).hex().encode()
+    packed = bytearray(PACKERS[ending](text))
+    packed[len(packed) * 3 // 4] ^= 255
+    given_bytes, damage = unpacked(bytes(packed), CONTENTS[ending])
+    assert damage is not None
+    same = next((n for n, (a, b) in enumerate(zip(given_bytes, text, strict=False)) if a != b), len(given_bytes))
+    assert same >= len(text) * 3 // 4 - 1_000_000  # bzip2 and xz check blocks, not bytes
 
 
 @pytest.mark.parametrize("ending", PACKERS)

@@ -210,6 +210,8 @@ def test_fields_keeps_only_the_named_ones_in_the_order_of_the_line(tmp_path: Pat
     found = read_all(JsonlReader(str(path), fields=["a", "b"]))
     assert found.lines == [b'{"b": {"x":1}, "a": "00123"}', b'{"a":1,"b":2}', b"{}", b'{"a": 2}']
     assert found.ids == read_all(JsonlReader(str(path))).ids
+    assert JsonlReader(str(path), fields=["a", "b"]).known_columns() == ["a", "b"]
+    assert JsonlReader(str(path)).known_columns() is None
 
 
 def test_empty_files_hold_no_records_and_are_no_error(tmp_path: Path) -> None:

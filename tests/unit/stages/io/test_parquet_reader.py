@@ -93,6 +93,19 @@ def test_fields_reads_only_these_columns(tmp_path: Path) -> None:
     assert read_all(ParquetReader(str(tmp_path), fields=["other"])).lines == [b"{}"] * 3
 
 
+def test_columns_are_known_before_reading_where_the_files_are_few(tmp_path: Path) -> None:
+    write(tmp_path / "a.parquet", 1)
+    write(tmp_path / "b.parquet", 1, extra=pa.array([1]))
+    assert ParquetReader(str(tmp_path)).known_columns() == ["n", "text", "extra"]
+    assert ParquetReader(str(tmp_path), fields=["text", "no"]).known_columns() == ["text"]
+    (tmp_path / "c.parquet").write_bytes(b"damaged")
+    assert ParquetReader(str(tmp_path)).known_columns() is None
+    (tmp_path / "c.parquet").unlink()
+    for n in range(10):
+        write(tmp_path / f"{n}.parquet", 1)
+    assert ParquetReader(str(tmp_path)).known_columns() is None
+
+
 def test_files_with_different_columns_are_read_each_as_it_is(tmp_path: Path) -> None:
     write(tmp_path / "a.parquet", 1)
     write(tmp_path / "b.parquet", 1, extra=pa.array([[1, 2]]))
