@@ -3,13 +3,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import os
 from typing import Any
 
+from msgspec.structs import replace
+
 from thresher.backends.local_cluster import LocalCluster
 from thresher.core.options import EXECUTION_MODES, RunOptions, check_choice, check_count, merge_options
 from thresher.core.pipeline import Pipeline
+from thresher.core.plan import Plan
 from thresher.core.result import RunResult
 from thresher.core.sizes import parse_size, show_size
 from thresher.errors import UsageError
@@ -26,7 +30,16 @@ class LocalExecutor(Executor):
     """Runs a pipeline in processes on this machine."""
 
     name = "local"
-    options = ("cpu_allocation_percentage", "execution_mode", "fusion", "logging_interval", "memory", "workers")
+    options = (
+        "autoscale_interval_s",
+        "cpu_allocation_percentage",
+        "execution_mode",
+        "fusion",
+        "logging_interval",
+        "max_workers_per_stage",
+        "memory",
+        "workers",
+    )
 
     def __init__(self, config: dict[str, Any] | None = None, **options: Any) -> None:
         """Options, as keyword arguments or in `config={…}`.
@@ -35,6 +48,8 @@ class LocalExecutor(Executor):
         `memory`: ceiling for driver and workers together, such as `4GB` (default: 60 % of what there is).
         `execution_mode`: `streaming`, or `batch` to finish each stage before the next one starts.
         `logging_interval`: seconds between two log lines where there is no terminal.
+        `max_workers_per_stage`: a stage with workers of its own gets no more than this.
+        `autoscale_interval_s`: checked, and without effect as long as the number of workers of a stage is fixed.
         `fusion`: whether neighbouring stages run in one call.
         """
         given = merge_options("LocalExecutor", options, config, self.options)
@@ -43,11 +58,23 @@ class LocalExecutor(Executor):
         self._mode = check_choice("execution_mode", given.get("execution_mode", "streaming"), EXECUTION_MODES)
         self._fusion = _flag("fusion", given.get("fusion", True))
         self.logging_interval_s = _seconds("logging_interval", given.get("logging_interval", 10.0))
+        most = given.get("max_workers_per_stage")
+        self._most_workers = None if most is None else check_count("max_workers_per_stage", most)
+        _seconds("autoscale_interval_s", given.get("autoscale_interval_s", 180.0))
         self._pool: ProcessPool | None = None
 
     def limits(self) -> Limits:
         """Workers and memory."""
         return Limits(self._workers, self._memory, barrier=self._mode == "batch", fusion=self._fusion)
+
+    def plan(self, pipeline: Pipeline, options: RunOptions | None = None) -> Plan:
+        """What a run would do."""
+        plan = super().plan(pipeline, options)
+        most = self._most_workers
+        if most is None:
+            return plan
+        ops = [op if op.dedicated is None else replace(op, dedicated=min(op.dedicated, most)) for op in plan.ops]
+        return dataclasses.replace(plan, ops=tuple(ops))
 
     def warm_up(self) -> None:
         """Start the zygote: it imports what workers need while the driver plans."""

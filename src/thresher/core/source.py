@@ -23,6 +23,8 @@ class SourceItem:
     """A chunk or a batch; `None` only to close a unit."""
     closes: bool = False
     """Nothing more comes for this unit."""
+    consumed: int = 0
+    """How many bytes of a stream's file were read so far, as they lie on disk; for progress."""
 
 
 @dataclass(frozen=True)

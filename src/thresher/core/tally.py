@@ -72,6 +72,8 @@ class Tally(msgspec.Struct, array_like=True, gc=False):
     """Records that reached the writer, or the caller where there is none."""
     stages: dict[int, StageTally] = {}
     """By number of the stage in the plan."""
+    input_bytes: int = 0
+    """Bytes of a stream's file that were read, as they lie on disk; for progress."""
 
     def stage(self, number: int) -> StageTally:
         """The tally of one stage, made when it is first asked for."""
@@ -84,6 +86,7 @@ class Tally(msgspec.Struct, array_like=True, gc=False):
         """Add `other` to this tally."""
         self.read += other.read
         self.written += other.written
+        self.input_bytes += other.input_bytes
         for number, tally in other.stages.items():
             self.stage(number).add(tally)
 

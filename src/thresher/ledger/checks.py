@@ -131,7 +131,7 @@ def check_nesting(input_roots: Iterable[str], output: str) -> None:
 
 
 def _absolute(path: str) -> str:
-    return path.rstrip("/") if is_url(path) else os.path.realpath(local_path(path))
+    return path.rstrip("/") if is_url(path) else os.path.realpath(os.path.expanduser(local_path(path)))
 
 
 def _below(path: str, folder: str) -> bool:

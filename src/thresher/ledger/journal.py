@@ -87,8 +87,9 @@ class Journal:
             for folder in self._folders:
                 folder.sync()
             self._append(b"".join(encode(record) + b"\n" for record in self._pending))
-        for unit in (*(record.unit for record in self._pending), *self._surplus):
-            self._store.remove(f"{INBOX}/{unit}.json")
+        done = {f"{unit}.json" for unit in (*(record.unit for record in self._pending), *self._surplus)}
+        for name in done.intersection(self._store.names(INBOX)) if done else ():
+            self._store.remove(f"{INBOX}/{name}")
         self._pending, self._surplus = [], []
 
     def _append(self, lines: bytes) -> None:

@@ -25,6 +25,8 @@ LEASE_S = 60.0
 RENEW_S = 10.0
 """How often a lease is renewed."""
 LOCK = "lock"
+_NO_LOCKS = {errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS}
+"""What a network file system says that has no locks."""
 
 
 class Holder(msgspec.Struct, frozen=True):
@@ -56,7 +58,12 @@ def take_lock(store: Store, holder: Holder, clock: Callable[[], float]) -> RunLo
     """Hold the lock of a run folder, or refuse with the name of who holds it."""
     if is_url(store.root):
         return Lease(store, holder, clock())
-    return KernelLock(store.root, holder)
+    try:
+        return KernelLock(store.root, holder)
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise
+        return Lease(store, holder, clock())
 
 
 def refusal(run_dir: str, holder: Holder | None) -> OutputRefusedError:

@@ -140,10 +140,10 @@ def timestamp() -> str:
 def run_folder(request: RunRequest, run_id: str) -> str:
     """Where the run folder is or will be."""
     if request.run_dir is not None:
-        return request.run_dir if is_url(request.run_dir) else os.path.abspath(local_path(request.run_dir))
+        return absolute_folder(request.run_dir)
     if request.sink_path is None:
         return os.path.abspath(os.path.join(RUNS_FOLDER, run_id))
-    usual = join(output_folder(request.sink_path), RUN_FOLDER)
+    usual = join(absolute_folder(request.sink_path), RUN_FOLDER)
     if request.mode == "append":
         state = read_state(open_store(usual, request.options).read(RUN_FILE))
         if state is not None and state.fingerprint != request.digest:
@@ -151,6 +151,6 @@ def run_folder(request: RunRequest, run_id: str) -> str:
     return usual
 
 
-def output_folder(path: str) -> str:
+def absolute_folder(path: str) -> str:
     """A folder by a name that holds whatever the current folder is later."""
-    return path.rstrip("/") if is_url(path) else os.path.abspath(local_path(path))
+    return path.rstrip("/") if is_url(path) else os.path.abspath(os.path.expanduser(local_path(path)))

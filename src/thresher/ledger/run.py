@@ -31,8 +31,8 @@ from thresher.ledger.request import (
     Attempt,
     RunRequest,
     RunState,
+    absolute_folder,
     new_run_id,
-    output_folder,
     read_state,
     run_folder,
     timestamp,
@@ -68,8 +68,8 @@ def open_run(request: RunRequest) -> OpenRun:
 
 def _place(request: RunRequest, run_id: str) -> CommitPlace:
     """As far as it can be said before anything was looked at."""
-    output = None if request.sink_path is None else output_folder(request.sink_path)
-    dropped_to = None if request.dropped_to is None else output_folder(request.dropped_to)
+    output = None if request.sink_path is None else absolute_folder(request.sink_path)
+    dropped_to = None if request.dropped_to is None else absolute_folder(request.dropped_to)
     if output is not None and output == dropped_to:
         raise UsageError(f"dropped_to: {request.dropped_to!r} is the output folder itself; give another folder")
     return CommitPlace(

@@ -260,7 +260,7 @@ class Metrics:
         """A unit that is being read counts as done up to where its reader, the first stage, has come."""
         reader = tally.stages.get(0)
         if reader is not None and state.nbytes:
-            read = min(state.nbytes, reader.in_bytes)
+            read = min(state.nbytes, tally.input_bytes or reader.in_bytes)
             self._bytes_done += read - state.read_bytes
             state.read_bytes = read
 
@@ -300,6 +300,7 @@ def subtract(total: Tally, part: Tally) -> None:
     """Take `part`, which was added before, out of `total`."""
     total.read -= part.read
     total.written -= part.written
+    total.input_bytes -= part.input_bytes
     for number, theirs in part.stages.items():
         mine = total.stage(number)
         for field in theirs.__struct_fields__:

@@ -37,6 +37,7 @@ class Flow:
         self._reports = [TaskReport() for _ in range(max(1, len(order.tasks)))]
         self._report = self._reports[0]
         self._baggage = Baggage()
+        self._consumed = 0
 
     def take_reports(self) -> list[TaskReport]:
         """What happened since this was last asked."""
@@ -69,6 +70,8 @@ class Flow:
             if item is None:
                 return
             unit = item.unit if self._order.unit.stream else None
+            self._report.tally.input_bytes += max(0, item.consumed - self._consumed)
+            self._consumed = max(self._consumed, item.consumed)
             if item.task is not None:
                 for task in self._through(1, item.task):
                     yield Produced(task, unit)

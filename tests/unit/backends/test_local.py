@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from thresher.backends.local import LocalExecutor, available_cpus
+from thresher.core.options import RunOptions
 from thresher.core.pipeline import Pipeline
 from thresher.core.stage import ProcessingStage
 from thresher.core.task import Task
@@ -72,6 +73,8 @@ def results(executor: LocalExecutor, *stages: ProcessingStage[Task, Task], tasks
         ({"execution_mode": "stream"}, "Did you mean 'streaming'?"),
         ({"cpu_allocation_percentage": 95}, "cpu_allocation_percentage: 95 is not a share"),
         ({"logging_interval": 0}, "logging_interval: 0 is not a number of seconds"),
+        ({"autoscale_interval_s": -1}, "autoscale_interval_s: -1 is not a number of seconds"),
+        ({"max_workers_per_stage": 0}, "max_workers_per_stage: 0 is not a whole number of 1 or more"),
         ({"fusion": "no"}, "fusion: 'no' is neither True nor False"),
     ],
 )
@@ -130,6 +133,13 @@ def test_a_setup_that_fails_fails_the_run_and_names_the_stage() -> None:
         results(LocalExecutor(workers=1), Fail())
     with pytest.raises(RunFailedError, match=r"Fail\.setup failed 3 times"):
         results(LocalExecutor(workers=1), Fail().with_(num_workers=1))
+
+
+def test_a_stage_gets_no_more_workers_than_the_executor_allows() -> None:
+    pipeline = Pipeline("p", stages=[Grow(), Shrink().with_(num_workers=5)])
+    options = RunOptions(initial_tasks=(Task(),))
+    assert [op.dedicated for op in LocalExecutor(max_workers_per_stage=2).plan(pipeline, options).ops] == [None, 2]
+    assert [op.dedicated for op in LocalExecutor().plan(pipeline, options).ops] == [None, 5]
 
 
 def test_a_stage_with_workers_of_its_own_runs_in_them() -> None:

@@ -15,6 +15,8 @@ from thresher.ledger.joins import plan_joins
 from thresher.ledger.place import CommitPlace
 from thresher.ledger.records import CommitRecord, OutputFile
 from thresher.ledger.run import open_run
+from thresher.ledger.unit_output import join
+from thresher.stages.io.jsonl_writer import JsonlWriter
 
 PLACE = CommitPlace("out", "out/_thresher", 1, "tmp", extension=".jsonl", parts="out/_thresher/parts")
 
@@ -89,3 +91,16 @@ def test_counts_of_parts_are_not_counted_again_when_they_are_joined(tmp_path: Pa
     run = whole_run(request(tmp_path / "out", target_file_size=150), 6)
 
     assert sum(record.written for record in run.committed.values()) == sum(len(lines_of(unit)) for unit in units(6))
+
+
+def test_without_a_ledger_parts_are_joined_too_and_leave_nothing(tmp_path: Path):
+    run = open_run(request(tmp_path / "out", target_file_size=10_000, ledger=False))
+    for unit in units(3):
+        run.fold(unit.id, commit(run, unit))
+    (joined,) = run.join_units()
+    run.fold(joined.id, join(run.place, JsonlWriter("unused"), joined))
+    paths = run.output_paths()
+    run.finish("finished", 0)
+
+    assert [str(path) for path in (tmp_path / "out").iterdir()] == paths
+    assert Path(paths[0]).read_bytes() == b"".join(line + b"\n" for unit in units(3) for line in lines_of(unit))

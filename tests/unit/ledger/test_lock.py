@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from thresher.errors import OutputRefusedError
-from thresher.ledger.lock import LEASE_S, RENEW_S, Holder, KernelLock, Lease
+from thresher.ledger.lock import LEASE_S, RENEW_S, Holder, KernelLock, Lease, take_lock
 from thresher.ledger.store import LocalStore
 
 ME = Holder(os.getpid(), os.uname().nodename, "2024-01-01T00:00:00Z", "run")
@@ -78,3 +79,17 @@ def test_a_lease_is_written_again_only_when_it_is_due(tmp_path: Path):
     lease.renew(1000.0 + RENEW_S)
 
     assert store.read("lock") != before
+
+
+def test_a_file_system_without_locks_gets_a_lease(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def refuse(descriptor: int, operation: int) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr("fcntl.flock", refuse)
+    store = LocalStore(str(tmp_path))
+    lock = take_lock(store, ME, lambda: 1000.0)
+
+    with pytest.raises(OutputRefusedError, match="in use"):
+        take_lock(store, ME, lambda: 1001.0)
+    lock.release()
+    take_lock(store, ME, lambda: 1002.0).release()

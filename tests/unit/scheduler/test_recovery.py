@@ -258,3 +258,23 @@ def test_the_oldest_task_gets_a_worker_even_if_younger_generators_are_parked_eve
     assert dispatched(actions) == [(1, 0, [-3])]
     unit = play.scheduler.state.units["b"]
     assert (unit.epoch, unit.attempts) == (1, 0)
+
+
+def test_a_unit_that_stands_in_its_own_way_starts_again_and_runs_its_generators_one_by_one() -> None:
+    expand = OpSpec(index=1, name="expand", next=2, output_bytes=100, dedicated_workers=1)
+    play = Play((READ_FILTER_WRITE[0], expand, READ_FILTER_WRITE[2]), budget=10_000)
+    play.ready()
+    play.units("u")
+    # 1. Worker 2 runs task 1 and holds task 2. Task 1 fails and waits; task 2 begins, emits too much and parks.
+    play.feed(done(-1, 1, 1, 2))
+    play.feed(TaskFailed(1, 2, "ValueError", "odd"))
+    assert dispatched(play.feed(TaskEmitted(2, 2, batches(3, nbytes=20_000)))) == []
+    # 2. Task 1 is the oldest, but its only worker holds the parked task 2, whose output waits for task 1.
+    actions = play.feed(TaskParked(2, 2))
+    assert Requeue(2, (2,)) in actions
+    assert only(actions, "Dispatch")[0].tasks[0].epoch == 1
+    # 3. In the new epoch task 5 is held back until task 4 has ended and what it emitted is written.
+    assert dispatched(play.feed(done(-2, 1, 4, 5))) == [(2, 1, [4])]
+    assert dispatched(play.feed(done(4, 2, 6))) == [(1, 2, [6])]
+    assert dispatched(play.feed(done(6, 1))) == [(2, 1, [5])]
+    assert play.scheduler.state.units["u"].attempts == 0

@@ -108,8 +108,10 @@ class LineCutter:
         if self._rules.skip_first_line:
             self._pass_line()
         while self._position < self._rules.stop:
-            self._fill()
-            cut = self._find_cut()
+            cut = self._cut_at_border()
+            if not cut:
+                self._fill()
+                cut = self._cut_at_border() or self._cut_at_end()
             if cut:
                 yield from self._take(cut)
             elif self._ended:
@@ -150,18 +152,16 @@ class LineCutter:
         self._ended = count == 0
         return count
 
-    def _find_cut(self) -> int:
-        """How many bytes of the buffer make a chunk; 0 when there is no whole line in it."""
-        view = self._buffer[: self._filled]
+    def _cut_at_border(self) -> int:
+        """How many bytes belong to the current unit, if the buffer reaches beyond its last line; else 0."""
         every = self._rules.every
         border = min(self._rules.stop, (self._position // every + 1) * every) - self._position
-        if border <= self._filled:
-            cut = first_line_end(view, border - 1)
-            if cut:
-                return cut
-        if self._ended and self._damage is None:
-            return self._filled
-        return last_line_end(view)
+        return first_line_end(self._buffer[: self._filled], border - 1)
+
+    def _cut_at_end(self) -> int:
+        """How many bytes of the buffer are whole lines."""
+        whole = self._ended and self._damage is None
+        return self._filled if whole else last_line_end(self._buffer[: self._filled])
 
     def _take(self, cut: int) -> Iterator[Cut]:
         """Give the first `cut` bytes away; `_fill` moves the rest to a new buffer."""
@@ -181,7 +181,7 @@ class LineCutter:
 
     def _bom(self) -> int:
         """Bytes of the mark at the beginning of the file that is no part of the first line."""
-        return len(BOM) if self._position == 0 and self._buffer[: len(BOM)] == BOM else 0
+        return len(BOM) if self._position == 0 and self._buffer[: min(self._filled, len(BOM))] == BOM else 0
 
     def _pass_too_large(self) -> TooLarge:
         bom = self._bom()

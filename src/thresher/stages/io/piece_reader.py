@@ -34,6 +34,8 @@ class PieceOf:
     """The file."""
     cut: Cut
     """What was found in it."""
+    consumed: int = 0
+    """How far the file itself was read, as it lies on disk; only a stream says so."""
 
 
 def cut_unit(
@@ -43,7 +45,7 @@ def cut_unit(
     rules = CutRules(chunk_bytes=context.chunk_bytes, max_record_bytes=context.max_record_bytes)
     if every is not None:
         rules = replace(rules, every=every)
-    found = (PieceOf(piece, cut) for piece in unit.pieces for cut in _cut_piece(piece, rules, storage_options))
+    found = (found for piece in unit.pieces for found in _cut_piece(piece, rules, storage_options))
     return found if unit.limit is None else _first_records(found, unit.limit)
 
 
@@ -70,7 +72,7 @@ def _first_records(found: Iterator[PieceOf], limit: int) -> Iterator[PieceOf]:
             return
 
 
-def _cut_piece(piece: Piece, rules: CutRules, storage_options: StorageOptions) -> Iterator[Cut]:
+def _cut_piece(piece: Piece, rules: CutRules, storage_options: StorageOptions) -> Iterator[PieceOf]:
     opened = open_piece(piece, max(0, piece.start - 1) if not piece.row else piece.start, storage_options)
     with contextlib.closing(opened):
         if piece.start > 0:
@@ -81,15 +83,16 @@ def _cut_piece(piece: Piece, rules: CutRules, storage_options: StorageOptions) -
             content = content_of(head, piece.path)
         if content.unreadable:
             error, message = _UNREADABLE[content]
-            yield Damage(0, head[:HEAD_BYTES], error, message)
+            yield PieceOf(piece, Damage(0, head[:HEAD_BYTES], error, message))
         elif content is Content.PLAIN:
             source: ByteSource = opened  # type: ignore[assignment]  # typeshed leaves readinto out of BinaryIO
-            yield from LineCutter(source, _block_rules(piece, rules))
+            yield from (PieceOf(piece, cut) for cut in LineCutter(source, _block_rules(piece, rules)))
         elif content is Content.ZSTD and piece.end >= 0:
             source = UnpackedFile(unpack_zstd(opened, piece.start))
-            yield from LineCutter(source, _frame_rules(piece, rules))
+            yield from (PieceOf(piece, cut) for cut in LineCutter(source, _frame_rules(piece, rules)))
         else:
-            yield from LineCutter(UnpackedFile(unpack(opened, content)), rules)
+            for cut in LineCutter(UnpackedFile(unpack(opened, content)), rules):
+                yield PieceOf(piece, cut, opened.tell())
 
 
 def _block_rules(piece: Piece, rules: CutRules) -> CutRules:

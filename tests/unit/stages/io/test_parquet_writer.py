@@ -21,13 +21,14 @@ from tests.unit.core.json_batches import batch_of_lines
 from tests.unit.stages.io.written_files import JOURNEYS, cut, joined, json_lines, written
 from thresher.core.batch import DocumentBatch
 from thresher.core.records import RecordIds
-from thresher.stages.io import parquet_file_writer
+from thresher.stages.io import local_file_writer, parquet_file_writer
 from thresher.stages.io.parquet_writer import ParquetWriter
 
 
 @pytest.fixture(autouse=True)
 def _small_row_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     """A few records fill a row group and the memory of the spool, so that a handful of them meets every border."""
+    monkeypatch.setattr(local_file_writer, "sync_data", lambda descriptor: None)  # no waiting for the disk
     monkeypatch.setattr(parquet_file_writer, "ROW_GROUP_BYTES", 40)
     monkeypatch.setattr(parquet_file_writer, "ROW_GROUP_ROWS", 3)
     monkeypatch.setattr(parquet_file_writer, "SPOOL_BYTES", 2000)
