@@ -153,7 +153,7 @@ def test_stages_and_functions_run_in_one_pipeline(folder: Path) -> None:
     pipeline.add_stage(custom_filter_stage)
     pipeline.add_stage(model_stage)
     pipeline.add_stage(JsonlWriter(path="output/"))
-    result = pipeline.run(executor=SerialExecutor(gpus=1))
+    result = pipeline.run(executor=SerialExecutor())
     assert texts_in(folder) == sorted(set(TEXTS) - {"document number 7"})
     assert output_of(folder)[0] == {
         "text": "document number 0",

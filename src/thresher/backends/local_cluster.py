@@ -83,14 +83,14 @@ class LocalCluster:
 
     # -- what the driver asks -----------------------------------------------------------------------------------------
 
-    def start(self, setup: WorkerSetup) -> None:
+    def start(self, setup: WorkerSetup, output: int | None = None) -> None:
         """Send the plan to the zygote."""
         if self._spills:
             folder = setup.place.tmp if setup.place else tempfile.gettempdir()
             os.makedirs(folder, exist_ok=True)
             self._spill_to = tempfile.mkdtemp(prefix="payloads-", dir=folder)
         self._wanted = {op.index: op.dedicated for op in setup.plan.ops if op.dedicated is not None}
-        self._pool.load(dump_setup(setup))
+        self._pool.load(dump_setup(setup), output)
 
     def add_units(self, units: Sequence[Unit], tasks: dict[str, Task] | None = None) -> None:
         """Remember units and their initial tasks."""
@@ -245,12 +245,14 @@ class LocalCluster:
     def _hear_progress(self, worker: int, message: msg.Progress) -> None:
         told = message.told
         self._note_quarantined(told)
-        self._events.append(ev.TaskEmitted(told.task, worker, self._emitted(told.outputs), told.tally))
+        outputs = self._emitted(told.outputs)
+        self._events.append(ev.TaskEmitted(told.task, worker, outputs, told.tally, told.busy_s))
 
     def _hear_parked(self, worker: int, message: msg.Parked) -> None:
         told = message.told
         self._note_quarantined(told)
-        self._events.append(ev.TaskParked(told.task, worker, self._emitted(told.outputs), told.tally))
+        outputs = self._emitted(told.outputs)
+        self._events.append(ev.TaskParked(told.task, worker, outputs, told.tally, told.busy_s))
 
     def _hear_failed(self, worker: int, message: msg.Failed) -> None:
         self._pool.answered(worker, len(message.tasks))
@@ -258,7 +260,7 @@ class LocalCluster:
             self._events.append(ev.TaskFailed(task, worker, message.error, message.message, message.fatal))
 
     def _hear_published(self, worker: int, message: msg.Published) -> None:
-        self._events.append(ev.UnitCommitted(message.unit, message.epoch))
+        self._events.append(ev.UnitCommitted(message.unit, message.epoch, message.record))
 
     def _hear_not_published(self, worker: int, message: msg.NotPublished) -> None:
         self._events.append(ev.CommitFailed(message.unit, message.epoch, message.message, message.retryable))

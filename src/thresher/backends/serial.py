@@ -54,7 +54,7 @@ class SerialCluster:
 
     # -- what the driver asks -----------------------------------------------------------------------------------------
 
-    def start(self, setup: WorkerSetup) -> None:
+    def start(self, setup: WorkerSetup, output: int | None = None) -> None:
         """Make the one worker."""
         self._worker = Worker(setup)
         set_up_node(setup.plan)
@@ -192,10 +192,10 @@ class SerialCluster:
     def _park(self, run: _Run, outputs: list[list[ev.Emitted]]) -> None:
         assert self._worker is not None
         report = self._worker.report(run.order)[0]
-        self._parked[run.refs[0].task] = run
-        self._events.append(
-            ev.TaskParked(run.refs[0].task, run.worker, tuple(outputs[0]), self._tally_of(run.refs[0].task, report))
-        )
+        task = run.refs[0].task
+        self._parked[task] = run
+        tally = self._tally_of(task, report)
+        self._events.append(ev.TaskParked(task, run.worker, tuple(outputs[0]), tally, report.busy_s))
 
     def _done_with(self, run: _Run, outputs: list[list[ev.Emitted]]) -> None:
         assert self._worker is not None

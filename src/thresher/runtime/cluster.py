@@ -33,8 +33,8 @@ class MemoryReading:
 class Cluster(Protocol):
     """Runs actions and tells what happened. Never blocks in `perform`."""
 
-    def start(self, setup: WorkerSetup) -> None:
-        """Get ready to start workers that run this plan."""
+    def start(self, setup: WorkerSetup, output: int | None = None) -> None:
+        """Get ready to start workers that run this plan; `output` is the descriptor that they should print to."""
 
     def add_units(self, units: Sequence[Unit], tasks: dict[str, Task] | None = None) -> None:
         """Make units known before they are dispatched; `tasks` holds the initial task of units that no reader reads."""

@@ -7,6 +7,7 @@ import msgspec
 
 from thresher.core.tally import Tally
 from thresher.core.unit import Unit
+from thresher.ledger.records import CommitRecord
 from thresher.runtime.payload import Payload
 
 
@@ -173,6 +174,7 @@ class Published(_Message, frozen=True, gc=False):
 
     unit: str
     epoch: int
+    record: CommitRecord
 
 
 class NotPublished(_Message, frozen=True, gc=False):
@@ -203,6 +205,10 @@ class Load(_Message, frozen=True, gc=False):
     """A `WorkerSetup`, as `setup_pickle` writes it."""
     path: list[str]
     """Where to look for modules."""
+    argv: list[str]
+    """The arguments of the user's script, which stages may ask for."""
+    takes_output: bool = False
+    """A descriptor comes with this message: the stdout and stderr of all workers."""
 
 
 class Fork(_Message, frozen=True, gc=False):

@@ -62,6 +62,7 @@ class ProcessPool:
         self._zygote: Zygote | None = None
         self._zygotes_lost = 0
         self._setup = b""
+        self._output: int | None = None
         self._workers: dict[int, WorkerHandle] = {}
         self._by_fd: dict[int, WorkerHandle] = {}
         self._dirty: dict[int, WorkerHandle] = {}
@@ -73,14 +74,14 @@ class ProcessPool:
         zygote = self._zygote = Zygote()
         self._epoll.register(zygote.channel.fileno(), _READ)
         if self._setup:
-            zygote.load(self._setup)
+            zygote.load(self._setup, self._output)
         return zygote
 
-    def load(self, setup: bytes) -> None:
-        """What workers are made of."""
-        self._setup = setup
+    def load(self, setup: bytes, output: int | None = None) -> None:
+        """What workers are made of; `output` is what they print to, if it is not the driver's own stderr."""
+        self._setup, self._output = setup, output
         assert self._zygote is not None
-        self._zygote.load(setup)
+        self._zygote.load(setup, output)
         self._flush_zygote()
 
     def start(self, request: Fork, arena: int) -> None:

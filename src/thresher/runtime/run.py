@@ -54,6 +54,7 @@ def run_plan(executor: Executor, plan: Plan, options: RunOptions) -> RunResult:
     listed = _begin_listing(plan)
     run = open_run(_request(executor, plan, options))
     cluster: Cluster | None = None
+    attempt: Attempt | None = None
     exit_code = 1
     try:
         with Interrupts() as interrupts:
@@ -74,6 +75,8 @@ def run_plan(executor: Executor, plan: Plan, options: RunOptions) -> RunResult:
     finally:
         if cluster is not None:
             cluster.close(kill=exit_code != 0)
+        if attempt is not None:
+            attempt.progress.close()
         if exit_code:
             run.abandon(exit_code)
 
@@ -93,11 +96,11 @@ class Attempt:
         self._recorder = LedgerRecorder(run, writes=plan.sink is not None)
         self._committed_before = len(run.committed)
         self._resumed = _input_units(run)
-        self._progress: Progress = make_progress(options.progress, interval_s=executor.logging_interval_s)
+        self.progress: Progress = make_progress(options.progress, interval_s=executor.logging_interval_s)
 
     def run(self, listed: Iterator[Unit], interrupts: Interrupts) -> RunResult:
         """From the first unit to the report."""
-        self._cluster.start(WorkerSetup(self._plan, self._run.place))
+        self._cluster.start(WorkerSetup(self._plan, self._run.place), self.progress.worker_output())
         work = self._work_list(listed)
         spec = run_spec(self._plan, self._limits)
         log = self._open_log(spec)
@@ -105,14 +108,14 @@ class Attempt:
         driver = Driver(self._plan, Scheduler(spec), self._cluster, work, self._recorder, log, metrics)
         driver.memory_limit = self._limits.memory_bytes
         driver.error_budget = self._options.max_errors
-        driver.show = self._progress.update
-        self._progress.start(self._info())
+        driver.show = self.progress.update
+        self.progress.start(self._info())
         try:
             status = driver.run(interrupts)
         finally:
             if isinstance(log, EventLog):
                 log.close()
-            self._progress.finish(None)
+            self.progress.finish(None)
         if status == "stopped":
             self._end_early(driver, work, interrupts)
         return self._finish(driver, work)
@@ -161,7 +164,7 @@ class Attempt:
         done = [unit.nbytes for unit in units if unit.id in self._run.committed]
         self._restored = Restored(len(done), sum(done))
         total = "" if any(unit.stream for unit in units) else f" of {len(units):,}"
-        self._progress.message(f"resuming: {self._resumed:,}{total} units done")
+        self.progress.message(f"resuming: {self._resumed:,}{total} units done")
         return iter(units)
 
     # -- the end ------------------------------------------------------------------------------------------------------
@@ -172,7 +175,7 @@ class Attempt:
         self._run.write_json("report.json", self._report(driver, work, "stopped", driver.stop_reason))
         driver.raise_if_over_budget()
         done = _input_units(self._run)
-        self._progress.message(
+        self.progress.message(
             f"{driver.stop_reason}; {done:,} of {max(work.total, done):,} units are done. "
             "Run the same command again to go on."
         )

@@ -200,12 +200,12 @@ class WorkerProcess:
 
     def _publish(self, message: msg.Publish) -> None:
         try:
-            self._worker.commit(message.unit, message.epoch, message.tally)
+            record = self._worker.commit(message.unit, message.epoch, message.tally)
         except Exception as error:
             text = str(error) if isinstance(error, OSError | ThresherError) else traceback.format_exc()
             self._say(msg.NotPublished(message.unit.id, message.epoch, text, not isinstance(error, ThresherError)))
         else:
-            self._say(msg.Published(message.unit.id, message.epoch))
+            self._say(msg.Published(message.unit.id, message.epoch, record))
         self._flush()
 
     # -- running ------------------------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from thresher.runtime.messages import Exited, Fork, Forked, FromZygote, Load, To
 from thresher.runtime.process_control import end_with_parent, kill_group, name_process
 from thresher.runtime.wire import Channel, PeerGone
 
-_PRELOADED = ("numpy", "pyarrow", "cloudpickle", "thresher.runtime.worker_start")
+_PRELOADED = ("numpy", "pyarrow", "cloudpickle", "thresher.core.reconcile", "thresher.runtime.worker_start")
 
 
 # -- the driver's side -------------------------------------------------------------------------------------------------
@@ -39,9 +39,10 @@ class Zygote:
         sock.setblocking(False)
         self.channel: Channel[FromZygote] = Channel(sock, FromZygote)
 
-    def load(self, setup: bytes) -> None:
-        """Tell what workers are made of."""
-        self.channel.queue(Load(setup, search_path()))
+    def load(self, setup: bytes, output: int | None = None) -> None:
+        """Tell what workers are made of, and where their prints go if not to the driver's own stderr."""
+        fds = () if output is None else (os.dup(output),)
+        self.channel.queue(Load(setup, search_path(), sys.argv, output is not None), fds)
 
     def fork(self, request: Fork, sock: socket.socket, arena: int) -> None:
         """Ask for a worker; the socket is handed over."""
@@ -121,6 +122,12 @@ class _Server:
 
         self._setup_bytes = message.setup
         sys.path[:] = message.path
+        sys.argv[:] = message.argv
+        if message.takes_output:
+            output = self._channel.take_fd()
+            os.dup2(output, 1)
+            os.dup2(output, 2)
+            os.close(output)
         try:
             self._setup = load_setup(message.setup)
             self._error = set_up_node_apart(self._setup)

@@ -70,7 +70,7 @@ class JsonlReader(FileReader):
                 current = None
             if block.id not in context.done:
                 current = block
-                yield SourceItem(block, _task_of(found, context))
+                yield SourceItem(block, _task_of(found, context), consumed=found.consumed)
         if current is not None:
             yield SourceItem(current, None, closes=True)
 

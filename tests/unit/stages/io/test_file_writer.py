@@ -28,7 +28,7 @@ def test_a_writer_does_nothing_before_the_run(tmp_path: Path, writer):
     [
         ({"path": ""}, ["path", "''", "folder or a URL"]),
         ({"path": 3}, ["path", "3", "folder or a URL"]),
-        ({"mode": "overwite"}, ["mode", "overwite", "error, overwrite, append", "Did you mean 'overwrite'?"]),
+        ({"mode": "over-write"}, ["mode", "over-write", "error, overwrite, append", "Did you mean 'overwrite'?"]),
         ({"compression": "ztd"}, ["compression", "ztd", "gzip", "Did you mean 'zstd'?"]),
         ({"compression": 7}, ["compression", "7"]),
         ({"fields": "text"}, ["fields", "'text'", "['text']"]),
