@@ -143,6 +143,7 @@ def run_once(command: Command, memory: bool = False) -> Measurement:
         remove(command.output)
     os.sync()  # what the last command left to the disk must not be paid by this one
     _adopt_orphans()
+    signal.signal(signal.SIGTERM, _exit_on_signal)
     wait_for_quiet()
     cpu_before = _children_cpu_s()
     busy_before = busy_cpu_s()
@@ -156,10 +157,12 @@ def run_once(command: Command, memory: bool = False) -> Measurement:
             cwd=command.cwd,
             env=_environment(command),
         )
-        first_result_s, samples = _watch(process, command, started, memory)
-        wall_s = time.perf_counter() - started
-        busy_s = busy_cpu_s() - busy_before
-        _end_leftovers()
+        try:
+            first_result_s, samples = _watch(process, command, started, memory)
+            wall_s = time.perf_counter() - started
+            busy_s = busy_cpu_s() - busy_before
+        finally:
+            _end_leftovers()  # also when the benchmark itself is interrupted: a cluster must not outlive it
         if process.returncode != 0:
             stderr.seek(0)
             tail = "".join(stderr.readlines()[-30:])
@@ -209,6 +212,12 @@ def _adopt_orphans() -> None:
     """Become the parent of daemons that a command leaves behind, so that they are counted, and ended by their id."""
     if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER) failed; the benchmarks need Linux")
+
+
+def _exit_on_signal(number: int, _frame: object) -> None:
+    # `timeout` sends its signal twice; the second must not cut the cleaning short.
+    signal.signal(number, signal.SIG_IGN)
+    raise SystemExit(128 + number)
 
 
 def _end_leftovers() -> None:

@@ -42,7 +42,7 @@ def _digest(text: str) -> str:
 
 
 def _parameters(stage: ProcessingStage[Any, Any]) -> dict[str, Any]:
-    skipped = _NO_INFLUENCE | ({"path"} if isinstance(stage, SinkStage) else frozenset())
+    skipped = _NO_INFLUENCE | ({"path", "mode"} if isinstance(stage, SinkStage) else frozenset())
     return {
         name: value
         for name, value in vars(stage).items()

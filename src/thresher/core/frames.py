@@ -121,6 +121,9 @@ def _array_of_values(values: Sequence[Any]) -> pa.Array:
     kinds = {type(value) for value in values if value is not None}
     if kinds <= {str}:
         return pa.array(values, type=pa.large_string()) if kinds else pa.nulls(len(values))
+    if kinds == {int, float}:
+        # As floats, 1 would be written as 1.0 or as 1 depending on its neighbours in the batch.
+        return json_array([None if value is None else encode_value(value) for value in values])
     if kinds & {dict, list, tuple} or len(kinds) > 1:
         return _array_by_json(values, kinds)
     try:

@@ -15,7 +15,7 @@ from thresher.core.result import RunResult
 from thresher.core.tally import Tally, counts_add_up
 from thresher.core.task import EmptyTask, Task
 from thresher.core.unit import Unit
-from thresher.errors import RunFailedError, TooManyErrorsError
+from thresher.errors import RunFailedError, ThresherError, TooManyErrorsError
 from thresher.ledger.checks import changed_inputs, check_nesting, refuse_changed_inputs
 from thresher.ledger.open_run import OpenRun
 from thresher.ledger.request import RunRequest
@@ -63,7 +63,7 @@ def run_plan(executor: Executor, plan: Plan, options: RunOptions) -> RunResult:
             result = attempt.run(listed, interrupts)
             exit_code = 0
             return result
-    except TooManyErrorsError as error:
+    except ThresherError as error:
         exit_code = error.exit_code
         raise
     except KeyboardInterrupt:

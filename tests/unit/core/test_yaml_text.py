@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import math
 from typing import Any
 
@@ -134,19 +135,26 @@ def test_a_broken_list_on_the_command_line_names_its_key() -> None:
         read_scalar("[a,", "fields")
 
 
-PLAIN = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
-    max_leaves=12,
-)
+def plain_data(texts: st.SearchStrategy[str]) -> st.SearchStrategy[Any]:
+    numbers = st.integers() | st.floats(allow_nan=False, allow_infinity=False)
+    return st.recursive(
+        st.none() | st.booleans() | numbers | texts,
+        lambda inner: st.lists(inner, max_size=4) | st.dictionaries(texts, inner, max_size=4),
+        max_leaves=12,
+    )
 
 
-@given(PLAIN)
+def is_number_in_yaml_12_alone(text: str) -> bool:
+    """PyYAML writes YAML 1.1, where `0E0` is a text that needs no quotes."""
+    return re.fullmatch(r"[-+]?[0-9.]+[eE][-+]?[0-9]+|0o[0-7]+", text) is not None
+
+
+@given(plain_data(st.text()))
 def test_json_is_read_as_the_same_data(value: Any) -> None:
     assert data(json.dumps(value)) == value
 
 
-@given(PLAIN)
+@given(plain_data(st.text().filter(lambda text: not is_number_in_yaml_12_alone(text))))
 def test_what_pyyaml_writes_is_read_as_the_same_data(value: Any) -> None:
     assert data(yaml.safe_dump(value)) == value
 

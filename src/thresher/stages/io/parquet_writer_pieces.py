@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from thresher.core.batch import DocumentBatch
-from thresher.core.json_records import column_array, encode_value, json_array, split_object
+from thresher.core.json_records import column_array, encode_value, encoded_column, is_json, json_array, split_object
 
 MARK = b"thresher"
 NUMBERS = b"numbers"
@@ -170,6 +170,9 @@ def _typed(first: tuple[int, int], column: pa.ChunkedArray) -> PieceColumn:
     array = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
     if pa.types.is_dictionary(array.type):  # what is in a dictionary differs from batch to batch
         array = array.cast(array.type.value_type)
+    if is_json(array.type):  # numbers among them are numbers to a file, whatever they met in this batch
+        raws = [None if raw == _NULL else msgspec.Raw(raw) for raw in encoded_column(array)]
+        return PieceColumn(first, *raw_array(raws))
     return PieceColumn(first, array, _size_mark(array))
 
 
