@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import contextlib
 import json
-import re
 import math
+import re
 from typing import Any
 
 import pytest
