@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """One large file: two workers against one with the five rules, and a single Zstandard frame in constant memory.
 
-The speed of scaling is taken from the first to the last commit in the event log, so that start-up does not count.
+The speed-up is taken from the first to the last commit in the event log, so that start-up does not count. That flatters two
+workers a little (when the first of two equal units is committed, the other is nearly done as well: with N units the best
+possible ratio is (N - 1) / (N / 2 - 1), not 2), so the speed-up of the whole run, start-up included, is judged beside it.
 """
 
 from __future__ import annotations
@@ -38,10 +40,14 @@ def main() -> None:
     header = ["workers", "first to last commit s", "wall s", "MB/s of the whole run"]
     print_table(f"One file of {size_mb:.0f} MB, five rules", header, rows)
     speedup = ratios(spans[1], spans[2])
-    print(f"  speed-up of the whole run, start-up included: {ratios(walls[1], walls[2]).show()}")
     print_target("two workers over one, first to last commit", "at least 1.8", speedup.median, speedup.median >= 1.8)
+    whole = ratios(walls[1], walls[2])
+    print_target("two workers over one, whole run", "at least 1.8", whole.median, whole.median >= 1.8)
     frame = _single_frame(chosen.quick)
-    write_results("scaling", {"spans_s": spans, "walls_s": walls, "speedup": speedup, "single_frame": frame})
+    write_results(
+        "scaling",
+        {"spans_s": spans, "walls_s": walls, "speedup": speedup, "speedup_whole_run": whole, "single_frame": frame},
+    )
 
 
 def _first_to_last_commit_s(output: Path) -> float:
