@@ -12,7 +12,7 @@ IS_SUITABLE := import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_
 TEST_WORKERS ?= 2
 
 DEMO_CMD := $(BIN)/thresher run examples/demo/recipe.yaml input_path=examples/demo/data output_path=demo-output \
-	--dropped-to demo-dropped
+	--dropped-to demo-dropped --fresh
 
 # `make bench QUICK=1` uses little data; `make bench PEERS=0` leaves the other tools out.
 BENCHMARKS := copy_jsonl tiny_tasks first_file memory scaling $(if $(wildcard benchmarks/scheduler_events.py),scheduler_events)
