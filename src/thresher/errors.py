@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every exception that Thresher raises on purpose, and the exit code each one stands for.
 
-    ThresherError                    1   the run failed; what was committed stays
-    ├── RefusedError                 2   refused before any work
-    │   ├── UsageError                   a wrong argument, option or name
-    │   ├── RecipeError                  a recipe that cannot be read or does not fit its stages
-    │   ├── PlanError                    stages that do not fit together, or can never run here
-    │   ├── InputError                   input that is missing or cannot be listed
-    │   ├── MissingPackageError          an optional package that a stage needs
-    │   └── UnsupportedError             a setting that the chosen executor cannot honour
-    ├── RunFailedError               1   a fault that is no record's: disk full, a worker that keeps dying
-    ├── TooManyErrorsError           3   more records failed than `max_errors` allows, or no input could be read
-    ├── OutputRefusedError           4   the output folder is foreign, in use, or belongs to a changed pipeline
-    └── CheckFailedError             5   `audit` or `replay` found a difference
+ThresherError                    1   the run failed; what was committed stays
+├── RefusedError                 2   refused before any work
+│   ├── UsageError                   a wrong argument, option or name
+│   ├── RecipeError                  a recipe that cannot be read or does not fit its stages
+│   ├── PlanError                    stages that do not fit together, or can never run here
+│   ├── InputError                   input that is missing or cannot be listed
+│   ├── MissingPackageError          an optional package that a stage needs
+│   └── UnsupportedError             a setting that the chosen executor cannot honour
+├── RunFailedError               1   a fault that is no record's: disk full, a worker that keeps dying
+├── TooManyErrorsError           3   more records failed than `max_errors` allows, or no input could be read
+├── OutputRefusedError           4   the output folder is foreign, in use, or belongs to a changed pipeline
+└── CheckFailedError             5   `audit` or `replay` found a difference
 """
 
 from __future__ import annotations

@@ -82,9 +82,7 @@ def reference(stages: Callable[[Path], list[Any]], tmp_path: Path, **options: An
     return result, digest(folder)
 
 
-def check_same(
-    stages: Callable[[Path], list[Any]], executor: Any, tmp_path: Path, **options: Any
-) -> RunResult:
+def check_same(stages: Callable[[Path], list[Any]], executor: Any, tmp_path: Path, **options: Any) -> RunResult:
     """Run on `executor` and on the plain serial one, and compare files, counts and reasons."""
     expected, expected_files = reference(stages, tmp_path, **options)
     folder = tmp_path / "out"
