@@ -253,3 +253,20 @@ def test_the_same_command_again_has_nothing_to_do(executor: Any, corpus: Path, t
     assert again.counts == first.counts
     assert again.units_resumed == again.units_total == first.units_total
     assert digest(tmp_path / "out") == before
+
+
+class Tokens(ProcessingStage[DocumentBatch, DocumentBatch]):
+    """Leaves a statistic of its own in the task."""
+
+    def process(self, task: DocumentBatch) -> DocumentBatch:
+        task.metadata["tokens"] = sum(len(text.split()) for text in task.values("text"))
+        self.count("batches")
+        return task
+
+
+def test_users_own_statistics_reach_the_report(executor: Any, corpus: Path, tmp_path: Path) -> None:
+    stages = [JsonlReader(str(corpus), blocksize="50kB"), Tokens(), JsonlWriter(str(tmp_path / "out"))]
+    result = Pipeline("statistics", stages=stages).run(executor, progress="none")
+    words = sum(number % 90 for number in range(900) if number not in (100, 500))
+    assert result.stages[2]["user_counts"]["tokens"] == words
+    assert result.stages[1]["user_counts"]["batches"] >= 1

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whole runs over what goes wrong in real life: a clear message or a record set aside, never a traceback, never a loss."""
+"""Whole runs over what goes wrong in real life: a clear message or a record set aside, never a bare traceback."""
 
 from __future__ import annotations
 
@@ -56,8 +56,7 @@ def test_a_record_too_large_for_the_memory_is_set_aside_and_one_below_is_process
     (tmp_path / "in").mkdir()
     with open(tmp_path / "in" / "a.jsonl", "w") as file:
         file.write('{"id": 1, "text": "before"}\n{"id": "huge", "text": "')
-        for _ in range(100):
-            file.write("lorem ipsum " * 87382)
+        file.writelines("lorem ipsum " * 87382 for _ in range(100))
         file.write('"}\n{"id": "large", "text": "' + "dolor " * 5_000_000 + '"}\n{"id": 2, "text": "after"}\n')
     out = tmp_path / "out"
     pipeline = Pipeline("huge", stages=[JsonlReader(str(tmp_path / "in")), JsonlWriter(str(out))])
@@ -128,7 +127,7 @@ def test_a_full_disk_ends_the_run_with_its_name_and_the_same_command_goes_on(tmp
     pipeline = Pipeline(
         "full", stages=[JsonlReader(str(tmp_path / "in"), blocksize="500kB"), JsonlWriter(str(small_disk / "out"))]
     )
-    with pytest.raises(RunFailedError, match="(?i)disk|space") as caught:
+    with pytest.raises(RunFailedError, match=r"(?i)disk|space") as caught:
         pipeline.run(LocalExecutor(workers=2), progress="none")
     assert str(small_disk) in str(caught.value)
     assert isinstance(caught.value, ThresherError)

@@ -12,6 +12,7 @@ from thresher.core.batch import DocumentBatch, DroppedRows, FailedRows
 from thresher.core.plan import Op, Plan, Step
 from thresher.core.source import ReadContext, SourceItem
 from thresher.core.stage import SourceStage
+from thresher.core.tally import StageTally
 from thresher.core.task import EmptyTask, Task
 from thresher.ledger.quarantine import dropped_lines, quarantine_lines
 from thresher.runtime.baggage import Baggage, attach, carrier, detach, sorted_lines
@@ -176,6 +177,7 @@ class Flow:
             tally.in_bytes += nbytes
             tally.out_bytes += nbytes
             self._report.tally.written += len(task)
+            add_statistics(tally, task)
         tally.tasks += 1
 
     # -- counting -----------------------------------------------------------------------------------------------------
@@ -243,6 +245,8 @@ class Flow:
 
     def _loaded(self, task: Task) -> Task:
         """`task`, ready to leave the worker with all that waits."""
+        if self._op.next is None and task.metadata:
+            add_statistics(self._report.tally.stage(self._op.steps[-1].stage), task)
         if self._baggage and self._op.next is not None:
             attach(task, self._baggage)
             self._baggage = Baggage()
@@ -260,6 +264,13 @@ class Flow:
             yield carrier(task, baggage)
         else:
             self._report.quarantined.extend(sorted_lines(baggage.quarantined))
+
+
+def add_statistics(tally: StageTally, task: Task) -> None:
+    """Whole numbers that stages left in a task's metadata are added up where the task ends, for the report."""
+    for name, value in task.metadata.items():
+        if isinstance(value, int) and not isinstance(value, bool):
+            tally.counts[str(name)] = tally.counts.get(str(name), 0) + value
 
 
 def _positions(ids: Any, count: int) -> list[int]:
