@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """One large file: two workers against one with the five rules, and a single Zstandard frame in constant memory.
 
-The speed-up is taken from the first to the last commit in the event log, so that start-up does not count. That
-flatters two workers a little (when the first of two equal units is committed, the other is nearly done as well: with N
-units the best possible ratio is (N - 1) / (N / 2 - 1), not 2), so the speed-up of the whole run, start-up included, is
-judged beside it.
+The speed-up is taken from the first to the last commit in the event log, so that start-up does not count. That flatters
+two workers a little: when the first of two equal units is committed, the other is nearly done as well, so with N units
+the best possible ratio is (N - 1) / (N / 2 - 1), not 2. The speed-up of the whole run, start-up included, is judged beside
+it.
 """
 
 from __future__ import annotations

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,26 +20,13 @@ from thresher.ledger.store import Store, open_store
 pytestmark = pytest.mark.s3
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[str]:
-    moto = pytest.importorskip("moto.server")
-    running = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    running.start()
-    host, port = running.get_host_and_port()
-    yield f"http://{host}:{port}"
-    running.stop()
+@pytest.fixture
+def options(s3_options: dict[str, Any]) -> dict[str, Any]:
+    return s3_options
 
 
 @pytest.fixture
-def options(server: str) -> dict[str, Any]:
-    return {"key": "k", "secret": "s", "endpoint_url": server, "use_listings_cache": False}
-
-
-@pytest.fixture
-def url(options: dict[str, Any], request: pytest.FixtureRequest) -> str:
-    s3fs = pytest.importorskip("s3fs")
-    bucket = "b" + str(abs(hash(request.node.name)))
-    s3fs.S3FileSystem(**options).mkdir(bucket)
+def url(bucket: str) -> str:
     return f"s3://{bucket}/out"
 
 

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,23 +18,15 @@ from thresher.stages.io.parquet_reader import ParquetReader
 
 pytestmark = pytest.mark.s3
 
-pytest.importorskip("s3fs")
-moto_server = pytest.importorskip("moto.server")
-
 
 @pytest.fixture(scope="module")
-def store() -> Iterator[tuple[Any, dict[str, Any]]]:
+def store(s3_options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
     """A file system with the bucket `bucket`, and the options that lead to it."""
     import s3fs
 
-    server = moto_server.ThreadedMotoServer(ip_address="127.0.0.1", port=0)
-    server.start()
-    host, port = server.get_host_and_port()
-    options = {"endpoint_url": f"http://{host}:{port}", "key": "test", "secret": "test"}
-    file_system = s3fs.S3FileSystem(**options, use_listings_cache=False, skip_instance_cache=True)
+    file_system = s3fs.S3FileSystem(**s3_options, skip_instance_cache=True)
     file_system.mkdir("bucket")
-    yield file_system, options
-    server.stop()
+    return file_system, s3_options
 
 
 LINES = b"".join(b'{"n": %d}\n' % n for n in range(1000))
