@@ -3,8 +3,8 @@
 
 The speed-up is taken from the first to the last commit in the event log, so that start-up does not count. That flatters
 two workers a little: when the first of two equal units is committed, the other is nearly done as well, so with N units
-the best possible ratio is (N - 1) / (N / 2 - 1), not 2. The speed-up of the whole run, start-up included, is judged beside
-it.
+the best possible ratio is (N - 1) / (N / 2 - 1), not 2. The speed-up of the whole run, start-up included, is judged
+beside it.
 """
 
 from __future__ import annotations

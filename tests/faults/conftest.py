@@ -81,8 +81,8 @@ def wait_until(happened: Callable[[], bool], what: str) -> None:
         time.sleep(0.005)
 
 
-def wait_until_gone(processes: list[psutil.Process]) -> None:
-    """Until none of the processes is left (a zombie that nobody reaps counts as gone)."""
+def wait_until_gone(processes: list[psutil.Process]) -> list[psutil.Process]:
+    """Until none of the processes is left (a zombie that nobody reaps counts as gone); those that are left: none."""
 
     def lives(process: psutil.Process) -> bool:
         try:
@@ -91,6 +91,7 @@ def wait_until_gone(processes: list[psutil.Process]) -> None:
             return False
 
     wait_until(lambda: not any(lives(process) for process in processes), f"the end of {processes}")
+    return [process for process in processes if lives(process)]
 
 
 @pytest.fixture

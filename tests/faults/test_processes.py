@@ -93,7 +93,7 @@ def test_nothing_is_left_when_the_driver_is_killed(start: Start) -> None:
     script.wait_for_file("working")
     left = script.wait_for_descendants(5)  # the zygote, two workers, and what their stages started
     os.kill(script.process.pid, signal.SIGKILL)
-    wait_until_gone(left)
+    assert wait_until_gone(left) == []
 
 
 def test_nothing_is_left_of_what_stages_started(start: Start) -> None:

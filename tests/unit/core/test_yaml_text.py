@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
 import re
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -149,18 +149,25 @@ def is_number_in_yaml_12_alone(text: str) -> bool:
     return re.fullmatch(r"[-+]?[0-9.]+[eE][-+]?[0-9]+|0o[0-7]+", text) is not None
 
 
-@given(plain_data(st.text()))
+@given(plain_data(st.text(max_size=100)))  # YAML ends a key that is not quoted after 1,024 characters
 def test_json_is_read_as_the_same_data(value: Any) -> None:
     assert data(json.dumps(value)) == value
 
 
-@given(plain_data(st.text().filter(lambda text: not is_number_in_yaml_12_alone(text))))
+@given(plain_data(st.text(max_size=100).filter(lambda text: not is_number_in_yaml_12_alone(text))))
 def test_what_pyyaml_writes_is_read_as_the_same_data(value: Any) -> None:
     assert data(yaml.safe_dump(value)) == value
+
+
+def reads_or_refuses(read: Callable[[str], Any], text: str) -> bool:
+    try:
+        read(text)
+    except RecipeError as refused:
+        return bool(str(refused))
+    return True
 
 
 @given(st.text())
 def test_any_text_is_read_or_refused_with_a_recipe_error(text: str) -> None:
     for read in (data, lambda text: read_scalar(text, "key")):
-        with contextlib.suppress(RecipeError):
-            read(text)
+        assert reads_or_refuses(read, text)

@@ -20,6 +20,8 @@ FAR_AWAY = Holder(1, "another-machine", "2024-01-01T00:00:00Z", "run")
 def test_a_lock_is_free_again_when_it_was_released(tmp_path: Path):
     KernelLock(str(tmp_path), ME).release()
     lock = KernelLock(str(tmp_path), ME)
+    with pytest.raises(OutputRefusedError):
+        KernelLock(str(tmp_path), ME)
     lock.release()
     lock.release()
 
@@ -27,7 +29,9 @@ def test_a_lock_is_free_again_when_it_was_released(tmp_path: Path):
 def test_a_lock_of_a_dead_process_is_taken_over_silently(tmp_path: Path):
     (tmp_path / "lock").write_text('{"pid": 1, "host": "here", "start": "then"}')
 
-    KernelLock(str(tmp_path), ME).release()
+    lock = KernelLock(str(tmp_path), ME)
+    assert str(os.getpid()) in (tmp_path / "lock").read_text()
+    lock.release()
 
 
 def test_a_lock_whose_file_was_removed_guards_nothing(tmp_path: Path):
@@ -67,6 +71,7 @@ def test_a_lease_of_a_dead_process_on_this_machine_ends_at_once(tmp_path: Path):
     Lease(store, Holder(dead.pid, os.uname().nodename, "then"), now=1000.0)
 
     Lease(store, ME, now=1000.5).release()
+    assert store.names() == []
 
 
 def test_a_lease_is_written_again_only_when_it_is_due(tmp_path: Path):

@@ -292,6 +292,7 @@ def test_names_that_begin_with_a_dot_or_an_underscore_are_nobodys_business(out: 
     (out / "_SUCCESS").write_text("")
 
     open_run(request(out)).finish("finished", 0)
+    assert sorted(os.listdir(out)) == [".DS_Store", "_SUCCESS", "_thresher"]
 
 
 def test_overwrite_deletes_data_files_at_the_first_commit_and_never_before(out: Path):

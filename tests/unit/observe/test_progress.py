@@ -151,6 +151,7 @@ def test_a_stream_that_is_closed_does_not_fail_the_run(mode: str) -> None:
     view.update(snapshot())
     view.message("hello")
     view.finish(None)
+    assert stream.closed  # and none of the calls above raised
 
 
 # -- the live view -----------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -44,8 +45,9 @@ class _TextJudge(ProcessingStage[DocumentBatch, DocumentBatch]):
 
     _judges: list[Any]
 
+    @abstractmethod
     def _links(self) -> list[Link]:
-        raise NotImplementedError
+        """The rules in order."""
 
     def inputs(self) -> tuple[list[str], list[str]]:
         """The columns that hold the texts."""

@@ -263,7 +263,7 @@ def test_wrong_parameters_are_refused_by_name(arguments: dict[str, object], text
 
 
 def test_the_constructor_looks_at_nothing() -> None:
-    JsonlReader("/no/such/place")
+    assert JsonlReader("/no/such/place").file_paths == "/no/such/place"
 
 
 def test_listing_needs_neither_arrow_nor_numpy(tmp_path: Path, run_python) -> None:  # type: ignore[no-untyped-def]  # a fixture
