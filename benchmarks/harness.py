@@ -77,6 +77,8 @@ def options(description: str | None, repeats: int) -> argparse.Namespace:
     parser.add_argument("--repeats", type=int, default=None, help=f"rounds (default {repeats}, with --quick 2)")
     chosen = parser.parse_args()
     chosen.repeats = chosen.repeats or (2 if chosen.quick else repeats)
+    if chosen.quick:
+        print("  quick: little data, so the targets, which are meant for the full size, are for orientation only")
     return chosen
 
 

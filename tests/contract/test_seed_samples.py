@@ -22,6 +22,7 @@ from thresher import (
     SerialExecutor,
     processing_stage,
 )
+from thresher.errors import UnsupportedError
 
 TEXTS = [f"document number {number}" for number in range(12)]
 
@@ -145,8 +146,16 @@ def test_an_executor_takes_its_settings_as_a_config(folder: Path) -> None:
     assert result.counts["written"] == 12
 
 
-def test_stages_and_functions_run_in_one_pipeline(folder: Path) -> None:
+def test_a_stage_on_an_accelerator_is_refused_as_long_as_there_are_none(folder: Path) -> None:
     model_stage = ModelStage(model_path="path/to/model").with_(resources=Resources(gpus=1))
+    pipeline = Pipeline("model", stages=[JsonlReader("input/"), model_stage, JsonlWriter("output/")])
+    with pytest.raises(UnsupportedError, match="asks for gpus=1; accelerators are planned"):
+        pipeline.run()
+    assert not (folder / "output").exists()
+
+
+def test_stages_and_functions_run_in_one_pipeline(folder: Path) -> None:
+    model_stage = ModelStage(model_path="path/to/model").with_(resources=Resources(cpus=0.5))
     pipeline = Pipeline("mixed")
     pipeline.add_stage(JsonlReader(file_paths="input/"))
     pipeline.add_stage(TokenizerStage())

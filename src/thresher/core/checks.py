@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from thresher.core.stage import ProcessingStage, SinkStage, SourceStage, task_types
-from thresher.errors import PlanError
+from thresher.errors import PlanError, UnsupportedError
 
 Stage = ProcessingStage[Any, Any]
 
@@ -28,6 +28,18 @@ def check_places(stages: Sequence[Stage], *, initial_tasks: bool) -> None:
         raise PlanError(f"{stages[0].name} reads its own input; leave initial_tasks out, or leave the reader out")
     if len(stages) == 1 and isinstance(stages[0], SinkStage) and not initial_tasks:
         raise PlanError(f"{stages[0].name} has nothing to write; put a reader before it or give initial_tasks")
+
+
+def check_honoured(stages: Sequence[Stage]) -> None:
+    """Refuse settings that nothing here would act on: a setting is never ignored in silence."""
+    for stage in stages:
+        if stage.timeout_s is not None:
+            raise UnsupportedError(f"{stage.name}.timeout_s is planned and not there yet; leave it out")
+        if stage.runtime_env:
+            raise UnsupportedError(f"{stage.name}.runtime_env is for clusters, which are planned; leave it out")
+        if stage.resources.requires_gpu:
+            needs = f"gpus={stage.resources.gpus:g}" if stage.resources.gpus else "gpu_memory_gb"
+            raise UnsupportedError(f"{stage.name} asks for {needs}; accelerators are planned and not there yet")
 
 
 def check_task_types(stages: Sequence[Stage]) -> None:

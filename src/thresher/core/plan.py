@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from thresher.core.checks import check_columns, check_places, check_task_types
+from thresher.core.checks import check_columns, check_honoured, check_places, check_task_types
 from thresher.core.pipeline import Pipeline, Stage
 from thresher.core.stage import CompositeStage, FunctionStage, SinkStage, SourceStage, check_settings
 from thresher.errors import PlanError
@@ -127,6 +127,7 @@ def make_plan(pipeline: Pipeline, settings: PlanSettings | None = None, *, initi
     stages = _named(_expanded(pipeline.stages))
     for stage in stages:
         check_settings(stage)
+    check_honoured(stages)
     check_places(stages, initial_tasks=initial_tasks)
     check_task_types(stages)
     check_columns(stages)
