@@ -19,12 +19,13 @@ BENCHMARKS := copy_jsonl tiny_tasks first_file memory scaling $(if $(wildcard be
 BENCH_FLAGS := $(if $(filter 1,$(QUICK)),--quick)
 export THRESHER_BENCH_PEERS := $(if $(filter 0,$(PEERS)),0,1)
 
-.PHONY: help demo test test-all check format bench peers clean distclean
+.PHONY: help demo test test-all all-extras check format bench peers clean distclean
 
 help:
 	@echo 'make demo       run a real pipeline over the bundled sample text'
 	@echo 'make test       the tests, without those marked slow'
 	@echo 'make test-all   every test'
+	@echo 'make all-extras install every extra into .venv'
 	@echo 'make check      format, lint, types, import law, spelling'
 	@echo 'make format     rewrite the code in the house format'
 	@echo 'make bench      every performance claim (QUICK=1: little data, PEERS=0: without the other tools)'
@@ -39,6 +40,9 @@ test: $(VENV)/.dev-installed
 
 test-all: $(VENV)/.dev-installed
 	$(BIN)/pytest -q -n $(TEST_WORKERS)
+
+# Everything that users may add to the core, in the same environment; the development tools bring it all.
+all-extras: $(VENV)/.dev-installed
 
 check: $(VENV)/.dev-installed
 	$(BIN)/ruff format --check .

@@ -69,6 +69,7 @@ def _report(measured: dict[str, list[Measurement]], source_bytes: int) -> None:
         label: {
             "wall_s": walls[label],
             "cpu_s": [one.cpu_s for one in runs],
+            "others_cores": [one.others_cores for one in runs],
             "times_ours": ratios(walls[label], walls[OURS]),
         }
         for label, runs in measured.items()

@@ -33,6 +33,7 @@ THRESHER = ROOT / ".venv" / "bin" / "thresher"
 
 _MEMORY_INTERVAL_S = 0.1
 _LEFTOVER_GRACE_S = 5.0
+_DISTURBED_CORES = 0.3
 _PR_SET_CHILD_SUBREAPER = 36
 
 
@@ -136,7 +137,19 @@ def interleave(commands: Sequence[Command], repeats: int, memory: bool = False) 
             measured[command.label].append(result)
             line = f"  round {number + 1}/{repeats}  {command.label}: {result.wall_s:.2f} s"
             print(f"{line}, others kept {result.others_cores:.1f} cores busy", file=sys.stderr, flush=True)
+    _warn_of_disturbance(measured)
     return measured
+
+
+def _warn_of_disturbance(measured: Mapping[str, Sequence[Measurement]]) -> None:
+    """Say how many runs shared the machine. None is left out: choosing rounds afterwards would choose the result."""
+    runs = [one for several in measured.values() for one in several]
+    disturbed = sum(one.others_cores > _DISTURBED_CORES for one in runs)
+    if disturbed:
+        print(f"  CAUTION: {disturbed} of {len(runs)} runs shared the machine with other work (more than")
+        print(
+            f"  {_DISTURBED_CORES} cores): these figures settle nothing, measure again on a quiet machine", flush=True
+        )
 
 
 def run_once(command: Command, memory: bool = False) -> Measurement:

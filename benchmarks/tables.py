@@ -7,6 +7,7 @@ import json
 import os
 import platform
 import statistics
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -59,9 +60,9 @@ def print_target(what: str, legal: str, measured: float, holds: bool) -> None:
 
 
 def write_results(name: str, results: Mapping[str, Any]) -> Path:
-    """Keep the figures, with the machine they come from, in results/NAME.json."""
+    """Keep the figures, with the machine they come from, in results/NAME.json (with `--quick`: NAME-quick.json)."""
     RESULTS.mkdir(exist_ok=True)
-    path = RESULTS / f"{name}.json"
+    path = RESULTS / f"{name}{'-quick' if '--quick' in sys.argv else ''}.json"
     machine = {
         "python": platform.python_version(),
         "cpus": os.cpu_count(),
