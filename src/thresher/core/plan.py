@@ -169,7 +169,8 @@ def _stands_alone(stage: Stage) -> bool:
     return stage.resources.requires_gpu or stage.num_workers() is not None or not stage.row_wise or stage.batch_size > 1
 
 
-def _ends_group(stage: Stage) -> bool:
+def gives_bit_by_bit(stage: Stage) -> bool:
+    """Whether a stage makes several tasks of one, one after the other; it ends a group."""
     made_by = stage.function if isinstance(stage, FunctionStage) else type(stage).process
     return stage.fans_out or inspect.isgeneratorfunction(made_by)
 
@@ -184,7 +185,7 @@ def _groups_of(stages: Sequence[Stage], numbers: range, fusion: bool) -> list[li
             groups.append([number])
         else:
             groups[-1].append(number)
-        is_open = not alone and not _ends_group(stages[number])
+        is_open = not alone and not gives_bit_by_bit(stages[number])
     return groups
 
 
@@ -202,7 +203,7 @@ def _fused(stages: list[Stage], settings: PlanSettings) -> tuple[tuple[Op, ...],
         head = [] if lone_first else rows[:1]
         tail = rows if lone_first else rows[1:]
         first = (parse, *(head[0] if head else ()))
-        whole = not tail and fusion and not (middle and _ends_group(stages[middle[-1][-1]]))
+        whole = not tail and fusion and not (middle and gives_bit_by_bit(stages[middle[-1][-1]]))
         rest = [*tail, write] if write else list(tail)
         if whole:
             routes["unit"] = [(read, *first, *write)]

@@ -7,7 +7,7 @@ from __future__ import annotations
 import copy
 import inspect
 import typing
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar, Generic, TypeVar
 
 from thresher.core.resources import NodeInfo, Resources, WorkerMetadata
@@ -45,7 +45,7 @@ class ProcessingStage(Generic[In, Out]):
 
     # -- what an author writes ----------------------------------------------------------------------------------------
 
-    def process(self, task: In) -> Out | list[Out] | Generator[Out] | None:
+    def process(self, task: In) -> Out | list[Out] | Iterator[Out] | None:
         """Work on one task. Return a task, a list, `None` to drop it, or yield tasks one by one."""
         raise TypeError(f"{type(self).__name__} must define process() or process_batch()")
 

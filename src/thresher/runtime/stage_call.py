@@ -7,7 +7,6 @@ raises `TaskAborted`, and the unit starts again.
 
 from __future__ import annotations
 
-import inspect
 import os
 import traceback
 from collections.abc import Iterator
@@ -41,7 +40,7 @@ def run_stage(stage: Stage, task: Task, tally: StageTally, *, buffered: bool) ->
     """Outcomes of one task, one by one where the stage is a generator (unless `buffered`), else just one."""
     try:
         made = invoke(stage, task)
-        if not inspect.isgenerator(made):
+        if not isinstance(made, Iterator):
             yield settle(task, made, stage.name)
             return
         if buffered:
@@ -95,7 +94,7 @@ def _pristine(batch: DocumentBatch) -> DocumentBatch:
 
 def _run_whole(stage: Stage, task: Task) -> Outcome:
     made = invoke(stage, task)
-    return settle_many(task, list(made), stage.name) if inspect.isgenerator(made) else settle(task, made, stage.name)
+    return settle_many(task, list(made), stage.name) if isinstance(made, Iterator) else settle(task, made, stage.name)
 
 
 def _split_or_set_aside(stage: Stage, task: Task, error: BaseException, attempts: int, tally: StageTally) -> Outcome:
@@ -163,4 +162,4 @@ def run_group(stage: Stage, tasks: list[Task], tally: StageTally) -> list[Outcom
 
 
 def _settle_entry(stage: Stage, task: Task, made: Any) -> Outcome:
-    return settle_many(task, list(made), stage.name) if inspect.isgenerator(made) else settle(task, made, stage.name)
+    return settle_many(task, list(made), stage.name) if isinstance(made, Iterator) else settle(task, made, stage.name)

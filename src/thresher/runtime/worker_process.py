@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from thresher.core.plan import gives_bit_by_bit
 from thresher.core.unit import Unit
 from thresher.errors import ThresherError
 from thresher.runtime import messages as msg
@@ -54,6 +55,8 @@ class _Call:
     told_at: float = 0.0
     emitted: bool = False
     """Whether anything was told of it."""
+    held: Produced | None = None
+    """What a parked call will emit first."""
 
 
 class WorkerProcess:
@@ -72,6 +75,11 @@ class WorkerProcess:
         self._parked: dict[int, _Call] = {}
         self._suspended: set[int] = set()
         """Ops with a generator that was begun and does not run: parked, or waiting for its turn to go on."""
+        self._bit_by_bit = [
+            op.reads or any(gives_bit_by_bit(worker.plan.stages[step.stage]) for step in op.steps)
+            for op in worker.plan.ops
+        ]
+        """By op: whether it may take its time between two outputs of one task."""
         self._running: _Call | None = None
         self._told: list[msg.Told] = []
         self._stopping = False
@@ -227,17 +235,10 @@ class WorkerProcess:
         try:
             if call.flow is None:
                 call.flow = self._start(call)
-            for produced in call.flow:
-                now = time.perf_counter()
-                if produced.task is not None or produced.closes:
-                    self._emit(call, produced)
-                    if call.credit == 0:
-                        self._park(call)
-                        return
-                if now - self._looked_at > LOOK_EVERY_S:
-                    self._tell(call, now)
-                    self._breathe(now)
-            self._finish(call)
+            if self._run_flow(call, call.flow):
+                self._finish(call)
+            else:
+                self._park(call)
         except PeerGone:
             raise
         except TaskAborted as error:
@@ -246,6 +247,30 @@ class WorkerProcess:
             self._fail(call, type(error).__name__, str(error), fatal=True)
         except Exception as error:  # a bug of ours or of a reader: tried again, elsewhere if need be
             self._fail(call, type(error).__name__, traceback.format_exc(), fatal=False)
+
+    def _run_flow(self, call: _Call, flow: Iterator[Produced]) -> bool:
+        """Emit what a flow gives until it ends (true) or its credit is used up (false).
+
+        Where nothing yields bit by bit, what comes next is known at once: then the only output of a task goes away with
+        the news of its end, and no credit makes it wait behind its last output.
+        """
+        at_once = not self._bit_by_bit[call.op]
+        produced = call.held or next(flow, None)
+        call.held = None
+        while produced is not None:
+            following = next(flow, None) if at_once else None
+            is_last = at_once and following is None
+            if produced.task is not None or produced.closes:
+                self._emit(call, produced, is_last=is_last)
+                if call.credit == 0 and not is_last:
+                    call.held = following
+                    return False
+            now = time.perf_counter()
+            if not is_last and now - self._looked_at > LOOK_EVERY_S:
+                self._tell(call, now)
+                self._breathe(now)
+            produced = following if at_once else next(flow, None)
+        return True
 
     def _start(self, call: _Call) -> Iterator[Produced]:
         tasks = []
@@ -258,7 +283,7 @@ class WorkerProcess:
         call.told_at = time.perf_counter()
         return self._worker.start(call.order)
 
-    def _emit(self, call: _Call, produced: Produced) -> None:
+    def _emit(self, call: _Call, produced: Produced, *, is_last: bool) -> None:
         payload, items = None, 0
         if produced.task is not None:
             payload = self._store(produced.task)
@@ -270,7 +295,7 @@ class WorkerProcess:
             # The next batch will be about as large: with less than half of that left it would be mostly debt.
             left = call.credit - payload.nbytes
             call.credit = left if left > payload.nbytes // 2 else 0
-        if call.credit and not payload.data:
+        if call.credit and not payload.data and not is_last:
             self._tell(call, self._flushed_at, at_once=True)
 
     def _store(self, task: Any) -> Payload:
@@ -341,7 +366,7 @@ class WorkerProcess:
 
     def _forget(self, call: _Call) -> None:
         """Let go of everything that a call looked at, so that leases end."""
-        flow, call.flow, call.order, call.outputs = call.flow, None, None, []
+        flow, call.flow, call.order, call.outputs, call.held = call.flow, None, None, [], None
         close = getattr(flow, "close", None)
         if close is not None:
             try:
