@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 VALUE = "value"
 """The kind under which a batch remembers the Python values of a column."""
 
+FILTERED = "filtered"
+"""The rule under which records count that a stage left out without saying why."""
+
 
 @dataclass(frozen=True)
 class DroppedRows:

@@ -15,13 +15,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from thresher.core.batch import DocumentBatch, DroppedRows, FailedRows
+from thresher.core.batch import FILTERED, DocumentBatch, DroppedRows, FailedRows
 from thresher.core.frames import same_kind
 from thresher.core.json_records import is_json, json_objects
 from thresher.core.records import RecordIds, Rows
-
-FILTERED = "filtered"
-"""The rule under which records count that a stage left out without saying why."""
 
 
 @dataclass(frozen=True)

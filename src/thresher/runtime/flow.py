@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from thresher.core.batch import DocumentBatch, DroppedRows, FailedRows
+from thresher.core.batch import FILTERED, DocumentBatch, DroppedRows, FailedRows
 from thresher.core.plan import Op, Plan, Step
 from thresher.core.source import ReadContext, SourceItem
 from thresher.core.stage import SourceStage
@@ -212,7 +212,7 @@ class Flow:
         tally.merged += outcome.merged
         if outcome.filtered:
             tally.dropped += outcome.filtered
-            tally.reasons["filtered"] = tally.reasons.get("filtered", 0) + outcome.filtered
+            tally.reasons[FILTERED] = tally.reasons.get(FILTERED, 0) + outcome.filtered
         for dropped in outcome.dropped:
             tally.dropped += len(dropped.batch)
             tally.reasons[dropped.rule] = tally.reasons.get(dropped.rule, 0) + len(dropped.batch)

@@ -30,7 +30,7 @@ from thresher.runtime.interrupts import Interrupts
 from thresher.runtime.orders import WorkerSetup
 from thresher.runtime.recorder import LedgerRecorder
 from thresher.runtime.specs import run_spec
-from thresher.runtime.work_list import WorkList, as_stream, units_around
+from thresher.runtime.work_list import WorkList, as_stream, is_input_unit, units_around
 from thresher.scheduler.step import Scheduler
 from thresher.version import __version__
 
@@ -232,8 +232,8 @@ class Attempt:
 
 
 def _input_units(run: OpenRun) -> int:
-    """How many units of the input are committed; streams and joined files have records of their own."""
-    return sum(1 for unit in run.committed if not unit.endswith("-stream") and not unit.startswith("join-"))
+    """How many units of the input are committed."""
+    return sum(1 for unit in run.committed if is_input_unit(unit))
 
 
 def _begin_listing(plan: Plan) -> Iterator[Unit]:

@@ -11,14 +11,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from thresher.core.batch import DocumentBatch, DroppedRows, FailedRows
+from thresher.core.batch import FILTERED, DocumentBatch, DroppedRows, FailedRows
 from thresher.core.task import Task
 
 if TYPE_CHECKING:
     from thresher.core.reconcile import Reconciler
-
-FILTERED = "filtered"
-"""The rule under which records count that a stage left out without saying why."""
 
 
 @dataclass

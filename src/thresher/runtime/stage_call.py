@@ -93,8 +93,7 @@ def _pristine(batch: DocumentBatch) -> DocumentBatch:
 
 
 def _run_whole(stage: Stage, task: Task) -> Outcome:
-    made = invoke(stage, task)
-    return settle_many(task, list(made), stage.name) if isinstance(made, Iterator) else settle(task, made, stage.name)
+    return _settle_entry(stage, task, invoke(stage, task))
 
 
 def _split_or_set_aside(stage: Stage, task: Task, error: BaseException, attempts: int, tally: StageTally) -> Outcome:

@@ -12,9 +12,12 @@ import msgspec
 from thresher.core.plan import Plan
 from thresher.core.task import Task
 from thresher.core.unit import Unit
+from thresher.ledger.place import JOIN_PREFIX
 from thresher.runtime.lister import Lister
 from thresher.scheduler.events import UnitsListed
 from thresher.scheduler.model import UnitSpec
+
+_STREAM = "-stream"
 
 
 @dataclass
@@ -31,7 +34,12 @@ class _Stream:
 
 def stream_id(unit_id: str) -> str:
     """The id of a stream, from the id of any unit that is cut from it."""
-    return f"{unit_id.rsplit('-', 1)[0]}-stream"
+    return unit_id.rsplit("-", 1)[0] + _STREAM
+
+
+def is_input_unit(unit_id: str) -> bool:
+    """Whether an id of the ledger is of a unit of the input; streams and joined files have records of their own."""
+    return not unit_id.endswith(_STREAM) and not unit_id.startswith(JOIN_PREFIX)
 
 
 def as_stream(unit: Unit) -> Unit:
@@ -126,12 +134,12 @@ class WorkList:
             self._streams[unit.id] = _Stream(unit)
         else:
             self._open.add(unit.id)
-        is_input = not unit.id.startswith("join-")
-        return UnitSpec(unit.id, unit.order, self._entry(unit), unit.nbytes if is_input else 0, unit.stream)
+        nbytes = 0 if unit.id.startswith(JOIN_PREFIX) else unit.nbytes
+        return UnitSpec(unit.id, unit.order, self._entry(unit), nbytes, unit.stream)
 
     def _entry(self, unit: Unit) -> int:
         entries = self._plan.entries
-        if unit.id.startswith("join-"):
+        if unit.id.startswith(JOIN_PREFIX):
             return entries["join"]
         if unit.stream:
             return entries["stream"]

@@ -16,6 +16,7 @@ from thresher.core.source import ReadContext
 from thresher.core.stage import overrides
 from thresher.core.tally import Tally
 from thresher.core.unit import Unit
+from thresher.ledger.place import JOIN_PREFIX
 from thresher.ledger.records import CommitRecord
 from thresher.ledger.unit_output import UnitOutput, join
 from thresher.runtime.flow import Flow
@@ -104,7 +105,7 @@ class Worker:
         """Publish what was written for a unit."""
         output = self._outputs.pop((unit.id, epoch), None)
         assert self._place is not None, "a plan with a writer has a place to commit to"
-        if output is None and self.plan.entries.get("join") is not None and unit.id.startswith("join-"):
+        if output is None and unit.id.startswith(JOIN_PREFIX):
             assert self.plan.sink is not None, "parts are joined for a writer"
             return join(self._place, self.plan.sink, unit)
         if output is None:
