@@ -128,7 +128,7 @@ EXECUTOR_OPTIONS = {
 }
 
 
-COMMANDS = ["run", "plan", "stages", "recipes", "init", "report", "replay"]
+COMMANDS = ["run", "plan", "stages", "recipes", "init", "report", "replay", "simulate"]
 PLANNED_COMMANDS = [
     "audit",
     "why",
@@ -136,7 +136,6 @@ PLANNED_COMMANDS = [
     "retry",
     "rethreshold",
     "compare",
-    "simulate",
     "top",
     "dashboard",
     "monitor",
@@ -148,6 +147,7 @@ FLAGS = {
         "--executor",
         "--workers",
         "--memory",
+        "--gpus",
         "--run-dir",
         "--fresh",
         "--accept-changes",
@@ -165,8 +165,22 @@ FLAGS = {
     "init": [],
     "report": [],
     "replay": [],
+    "simulate": [
+        "--nodes",
+        "--node",
+        "--profile",
+        "--cost",
+        "--price-per-hour",
+        "--failures-per-hour",
+        "--data",
+        "--workers",
+        "--seed",
+        "--html",
+        "--svg",
+        "--json",
+    ],
 }
-PLANNED_FLAGS = {"run": {"--gpus", "--address", "--keep-scores", "--metrics-port", "--dashboard"}}
+PLANNED_FLAGS = {"run": {"--address", "--keep-scores", "--metrics-port", "--dashboard"}}
 EXIT_CODES = {
     "ThresherError": 1,
     "RunFailedError": 1,

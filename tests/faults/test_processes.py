@@ -200,3 +200,94 @@ def test_a_grandchild_that_holds_the_socket_does_not_hide_the_death_of_its_worke
         assert script.output() == "True\n"
     finally:
         os.kill(int((script.folder / "grandchild").read_text()), signal.SIGKILL)
+
+
+TORN_DOWN = """
+        import pathlib, time
+        from thresher import Resources
+
+        class Model(ProcessingStage[Task, Task]):
+            resources = Resources(gpus=1)
+
+            def setup(self, worker_metadata=None):
+                pathlib.Path("set-up").touch()
+
+            def process(self, task):
+                pathlib.Path("working").touch()
+                {work}
+
+            def teardown(self):
+                pathlib.Path("torn-down").touch()
+
+        stages, tasks = [Model()], [Task(data=n) for n in range(4)]
+        """
+ONE_GPU = "LocalExecutor(workers=1, gpus=1)"
+
+
+def test_a_dedicated_worker_is_torn_down_on_ctrl_c_in_the_middle_of_a_task(start: Start) -> None:
+    script = start(TORN_DOWN.format(work="time.sleep(600)"), executor=ONE_GPU)
+    script.wait_for_file("working")
+    left = script.descendants()
+    os.killpg(script.process.pid, signal.SIGINT)
+    code, _, err = script.finish()
+    wait_until_gone(left)
+    assert code in (-signal.SIGINT, 130), err
+    assert (script.folder / "torn-down").exists()
+    assert err.count("Traceback") == 1
+
+
+def test_a_dedicated_worker_is_torn_down_when_another_stage_fails_the_run(start: Start) -> None:
+    text = TORN_DOWN.format(work="time.sleep(600)") + (
+        """
+        import os
+
+        class Deadly(ProcessingStage[Task, Task]):
+            def process(self, task):
+                if task.data == 0:
+                    return Task(data=0)
+                while not os.path.exists("working"):
+                    time.sleep(0.01)
+                os._exit(3)
+
+        stages = [Deadly(), *stages]
+        """
+    )
+    script = start(text, executor=ONE_GPU)
+    code, _, err = script.finish()
+    assert code == 1
+    assert "exit code 3" in err
+    assert (script.folder / "torn-down").exists()
+
+
+def test_a_worker_that_ignores_every_request_to_end_is_killed(start: Start) -> None:
+    work = """
+                while True:
+                    try:
+                        time.sleep(600)
+                    except BaseException:
+                        pass"""
+    script = start(TORN_DOWN.format(work=work), executor=ONE_GPU)
+    script.wait_for_file("working")
+    left = script.descendants()
+    os.killpg(script.process.pid, signal.SIGINT)
+    code, _, err = script.finish()
+    wait_until_gone(left)
+    assert code in (-signal.SIGINT, 130), err
+
+
+def test_a_worker_that_the_kernel_killed_is_told_apart(start: Start) -> None:
+    script = start(
+        """
+        import os, signal
+
+        @processing_stage(name="hungry")
+        def hungry(task):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        stages, tasks = [hungry], [Task(data=1)]
+        """,
+    )
+    code, _, err = script.finish()
+    assert code == 1
+    assert "killed (out of memory?)" in err
+    assert "hungry" in err

@@ -3,22 +3,28 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import os
 from typing import Any
 
-from msgspec.structs import replace
-
 from thresher.backends.local_cluster import LocalCluster
-from thresher.core.options import EXECUTION_MODES, RunOptions, check_choice, check_count, merge_options
+from thresher.core.options import (
+    EXECUTION_MODES,
+    RunOptions,
+    check_amounts,
+    check_choice,
+    check_count,
+    check_flag,
+    check_positive,
+    merge_options,
+)
 from thresher.core.pipeline import Pipeline
-from thresher.core.plan import Plan
 from thresher.core.result import RunResult
 from thresher.core.sizes import parse_size, show_size
 from thresher.errors import UsageError
+from thresher.runtime.accelerators import Accelerator, declared_accelerators, found_accelerators
 from thresher.runtime.cluster import Cluster
-from thresher.runtime.executor import Executor, Limits
+from thresher.runtime.executor import Executor, Limits, Tending
 from thresher.runtime.memory import available_memory, default_memory
 from thresher.runtime.process_pool import ProcessPool
 
@@ -33,11 +39,16 @@ class LocalExecutor(Executor):
     options = (
         "autoscale_interval_s",
         "cpu_allocation_percentage",
+        "custom_resources",
         "execution_mode",
         "fusion",
+        "gpus",
         "logging_interval",
         "max_workers_per_stage",
         "memory",
+        "worker_max_lifetime_m",
+        "worker_max_tasks",
+        "worker_restart_interval_m",
         "workers",
     )
 
@@ -48,33 +59,41 @@ class LocalExecutor(Executor):
         `memory`: ceiling for driver and workers together, such as `4GB` (default: 60 % of what there is).
         `execution_mode`: `streaming`, or `batch` to finish each stage before the next one starts.
         `logging_interval`: seconds between two log lines where there is no terminal.
+        `gpus`: accelerators, as a count or as a list such as `[{"memory_gb": 40}]` (default: what NVML finds).
+        `custom_resources`: named resources that stages may ask for, such as `{"licence": 2}`.
+        `autoscale_interval_s`: seconds between two decisions about the workers of stages that have their own (2).
         `max_workers_per_stage`: a stage with workers of its own gets no more than this.
-        `autoscale_interval_s`: checked, and without effect as long as the number of workers of a stage is fixed.
+        `worker_max_lifetime_m`: minutes after which a worker is replaced by a new one, at most one every
+        `worker_restart_interval_m` minutes; `worker_max_tasks`: tasks after which it is.
         `fusion`: whether neighbouring stages run in one call.
         """
         given = merge_options("LocalExecutor", options, config, self.options)
         self._workers = _workers(given.get("workers"), given.get("cpu_allocation_percentage", 0.95))
         self._memory = _memory(given.get("memory"))
         self._mode = check_choice("execution_mode", given.get("execution_mode", "streaming"), EXECUTION_MODES)
-        self._fusion = _flag("fusion", given.get("fusion", True))
-        self.logging_interval_s = _seconds("logging_interval", given.get("logging_interval", 10.0))
-        most = given.get("max_workers_per_stage")
-        self._most_workers = None if most is None else check_count("max_workers_per_stage", most)
-        _seconds("autoscale_interval_s", given.get("autoscale_interval_s", 180.0))
+        self._fusion = check_flag("fusion", given.get("fusion", True))
+        self.logging_interval_s = check_positive("logging_interval", given.get("logging_interval", 10.0), "seconds")
+        self._tending = _tending(given)
+        self._custom = check_amounts("custom_resources", given.get("custom_resources", {}))
+        self._accelerators = declared_accelerators(given["gpus"]) if given.get("gpus") is not None else None
         self._pool: ProcessPool | None = None
 
     def limits(self) -> Limits:
         """Workers and memory."""
-        return Limits(self._workers, self._memory, barrier=self._mode == "batch", fusion=self._fusion)
+        return Limits(
+            self._workers,
+            self._memory,
+            barrier=self._mode == "batch",
+            fusion=self._fusion,
+            custom=self._custom,
+            tending=self._tending,
+        )
 
-    def plan(self, pipeline: Pipeline, options: RunOptions | None = None) -> Plan:
-        """What a run would do."""
-        plan = super().plan(pipeline, options)
-        most = self._most_workers
-        if most is None:
-            return plan
-        ops = [op if op.dedicated is None else replace(op, dedicated=min(op.dedicated, most)) for op in plan.ops]
-        return dataclasses.replace(plan, ops=tuple(ops))
+    def accelerators(self) -> tuple[Accelerator, ...]:
+        """What was declared, or else what is found."""
+        if self._accelerators is None:
+            self._accelerators = found_accelerators()
+        return self._accelerators
 
     def warm_up(self) -> None:
         """Start the zygote: it imports what workers need while the driver plans."""
@@ -84,9 +103,7 @@ class LocalExecutor(Executor):
     def make_cluster(self, limits: Limits) -> Cluster:
         """Processes of this machine; the zygote may be there already."""
         pool, self._pool = self._pool or ProcessPool(), None
-        return LocalCluster(
-            pool, memory_bytes=limits.memory_bytes, workers=limits.shared_workers, spills=limits.barrier
-        )
+        return LocalCluster(pool, limits, self._accelerators or ())
 
     def execute(self, pipeline: Pipeline, options: RunOptions) -> RunResult:
         """Run to the end; a zygote that was started for nothing is ended."""
@@ -128,13 +145,20 @@ def _memory(given: Any) -> int:
     return memory
 
 
-def _flag(what: str, given: Any) -> bool:
-    if not isinstance(given, bool):
-        raise UsageError(f"{what}: {given!r} is neither True nor False")
-    return given
+def _tending(given: dict[str, Any]) -> Tending:
+    most, tasks = given.get("max_workers_per_stage"), given.get("worker_max_tasks")
+    return Tending(
+        autoscale_interval_s=check_positive(
+            "autoscale_interval_s", given.get("autoscale_interval_s", Tending.autoscale_interval_s), "seconds"
+        ),
+        max_workers_per_stage=0 if most is None else check_count("max_workers_per_stage", most),
+        worker_max_lifetime_s=_minutes("worker_max_lifetime_m", given),
+        worker_restart_interval_s=_minutes("worker_restart_interval_m", given),
+        worker_max_tasks=0 if tasks is None else check_count("worker_max_tasks", tasks),
+    )
 
 
-def _seconds(what: str, given: Any) -> float:
-    if isinstance(given, bool) or not isinstance(given, int | float) or given <= 0:
-        raise UsageError(f"{what}: {given!r} is not a number of seconds above 0")
-    return float(given)
+def _minutes(name: str, given: dict[str, Any]) -> float:
+    """In seconds; 0 where it is not given."""
+    value = given.get(name)
+    return 0.0 if value is None else check_positive(name, value, "minutes") * 60

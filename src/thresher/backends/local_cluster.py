@@ -12,13 +12,18 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from thresher.backends.worker_places import WorkerPlaces
+from thresher.core.plan import Op
+from thresher.core.resources import Resources
 from thresher.core.tally import Tally
 from thresher.core.task import Task
 from thresher.core.unit import Unit
 from thresher.runtime import messages as msg
+from thresher.runtime.accelerators import Accelerator, visible_devices
 from thresher.runtime.arena import create_arena
 from thresher.runtime.cluster import MemoryReading
-from thresher.runtime.memory import TreeMeter
+from thresher.runtime.executor import Limits
+from thresher.runtime.memory import RECYCLE_SHARE, TreeMeter, worker_share
 from thresher.runtime.orders import WorkerSetup
 from thresher.runtime.payload import NOWHERE, Payload, decode_inline, encode
 from thresher.runtime.payload_book import PayloadBook
@@ -30,6 +35,10 @@ from thresher.scheduler import events as ev
 ARENA_BYTES = 2**36
 """Address space of an arena; memory is taken page by page."""
 LEAST_ARENA_BYTES = 2**28
+WORKER_MEMORY_S = 1.0
+"""How often the memory of each worker is looked at."""
+SHORT_SHARE = 0.9
+"""From this part of the run's memory on, the memory of all workers is told."""
 KEEP_LEAST, KEEP_MOST = 8 * 2**20, 64 * 2**20
 """Freed shared memory that a worker keeps warm."""
 
@@ -37,13 +46,15 @@ KEEP_LEAST, KEEP_MOST = 8 * 2**20, 64 * 2**20
 class LocalCluster:
     """Performs actions on worker processes and turns their messages into events."""
 
-    def __init__(self, pool: ProcessPool, *, memory_bytes: int = 0, workers: int = 1, spills: bool = False) -> None:
-        """`spills`: payloads go to files in place of shared memory (batch mode)."""
+    def __init__(self, pool: ProcessPool, limits: Limits, accelerators: Sequence[Accelerator] = ()) -> None:
+        """With `limits.barrier` payloads go to files in place of shared memory (batch mode)."""
         self._pool = pool
+        self._limits = limits
+        self._accelerators = accelerators
         self._book = PayloadBook()
         self._meter = TreeMeter()
-        self._spills = spills
         self._spill_to = ""
+        memory_bytes, workers = limits.memory_bytes, limits.shared_workers
         share = memory_bytes // (32 * workers) if memory_bytes else KEEP_MOST
         self._keep_bytes = max(KEEP_LEAST, min(KEEP_MOST, share))
         self._units: dict[str, Unit] = {}
@@ -54,14 +65,19 @@ class LocalCluster:
         """Files that are streams."""
         self._opened: dict[int, set[int]] = {}
         """Worker to the arenas that it was given."""
-        self._started: dict[int | None, int] = {}
-        self._wanted: dict[int | None, int] = {}
+        self._ops: tuple[Op, ...] = ()
+        self._places = WorkerPlaces({})
+        self._forked_at: dict[int, float] = {}
+        """When a worker that is not ready yet was started."""
+        self._began_with: dict[int, int] = {}
+        """Memory of a worker for itself when it was ready."""
+        self._told_memory_at = 0.0
         self._items: dict[int, int] = {}
         self._quarantined: dict[int, list[bytes]] = {}
         self._events: list[ev.AnyEvent] = []
         self._performers: dict[type, Callable[[Any], None]] = {
             act.StartWorker: self._start_worker,
-            act.StopWorker: lambda action: self._pool.send(action.worker, msg.Stop()),
+            act.StopWorker: self._stop_worker,
             act.Dispatch: self._dispatch,
             act.GrantCredit: lambda action: self._pool.send(action.worker, msg.Credit(action.task, action.credit)),
             act.Resume: lambda action: self._pool.send(action.worker, msg.GoOn(action.task, action.credit)),
@@ -76,7 +92,8 @@ class LocalCluster:
             msg.Returned: lambda worker, message: self._book.returned(worker, message.leases),
             msg.Published: self._hear_published,
             msg.NotPublished: self._hear_not_published,
-            msg.Started: lambda worker, _: self._events.append(ev.WorkerReady(worker, "local")),
+            msg.Started: self._hear_started,
+            msg.Grown: self._hear_grown,
             msg.CannotStart: lambda worker, m: self._events.append(ev.WorkerSetupFailed(worker, m.message)),
             Gone: self._hear_gone,
         }
@@ -85,11 +102,13 @@ class LocalCluster:
 
     def start(self, setup: WorkerSetup, output: int | None = None) -> None:
         """Send the plan to the zygote."""
-        if self._spills:
+        if self._limits.barrier:
             folder = setup.place.tmp if setup.place else tempfile.gettempdir()
             os.makedirs(folder, exist_ok=True)
             self._spill_to = tempfile.mkdtemp(prefix="payloads-", dir=folder)
-        self._wanted = {op.index: op.dedicated for op in setup.plan.ops if op.dedicated is not None}
+        self._ops = setup.plan.ops
+        fixed: dict[int | None, int] = {op.index: op.workers for op in self._ops if op.workers is not None}
+        self._places = WorkerPlaces({**fixed, None: self._limits.shared_workers})
         self._pool.load(dump_setup(setup), output)
 
     def add_units(self, units: Sequence[Unit], tasks: dict[str, Task] | None = None) -> None:
@@ -144,8 +163,38 @@ class LocalCluster:
 
     def memory(self) -> MemoryReading:
         """Processes, and shared memory once."""
+        now = time.monotonic()
+        self._pool.kill_overdue(now)
         arenas = self._book.arena_bytes()
-        return MemoryReading(self._meter.measure([os.getpid(), *self._pool.pids()], time.monotonic()) + arenas, arenas)
+        workers = self._pool.worker_pids()
+        used = self._meter.measure_each([os.getpid(), *self._pool.zygote_pids(), *workers.values()], now)
+        total = sum(used.values()) + arenas
+        if now - self._told_memory_at >= WORKER_MEMORY_S:
+            self._told_memory_at = now
+            self._tell_memory({worker: used[pid] for worker, pid in workers.items()}, total)
+        return MemoryReading(total, arenas)
+
+    def _tell_memory(self, workers: dict[int, int], total: int) -> None:
+        """Which workers take too much for themselves; where memory is short, what each of them takes."""
+        memory = self._limits.memory_bytes
+        short = bool(memory) and total >= SHORT_SHARE * memory
+        for worker, nbytes in workers.items():
+            share = self._share_of(worker)
+            limit = share and share + self._began_with.get(worker, 0)
+            if short or 0 < limit < nbytes:
+                self._events.append(ev.WorkerMemory(worker, nbytes, limit))
+
+    def _share_of(self, worker: int) -> int:
+        """What a worker may take for itself; 0: no limit, or a worker that ends."""
+        action = self._places.action(worker)
+        if action is None or not self._limits.memory_bytes:
+            return 0
+        needs = Resources() if action.op is None else self._ops[action.op].resources
+        if needs.requires_gpu:
+            # The memory of a device, and what its driver keeps for it, is mapped by the worker too.
+            return int(needs.memory_gb * 10**9)
+        share = worker_share(self._limits.memory_bytes, self._limits.shared_workers)
+        return share + int(needs.memory_gb * 10**9)
 
     def close(self, *, kill: bool = False) -> None:
         """End the processes, free the memory."""
@@ -159,14 +208,36 @@ class LocalCluster:
     # -- actions ------------------------------------------------------------------------------------------------------
 
     def _start_worker(self, action: act.StartWorker) -> None:
+        if self._places.add(action):
+            self._fork(action)
+
+    def _fork(self, action: act.StartWorker) -> None:
+        worker, op = action.worker, action.op
+        needs_gpu = op is not None and self._ops[op].resources.requires_gpu
+        share = self._share_of(worker)
+        request = msg.Fork(
+            worker,
+            op,
+            self._keep_bytes,
+            self._places.rank(worker),
+            self._places.count(op),
+            self._spill_to,
+            action.node,
+            action.devices,
+            visible_devices(self._accelerators, action.devices),
+            share,
+            bool(share) and not needs_gpu,
+            not needs_gpu and any(other.resources.requires_gpu for other in self._ops),
+        )
         arena = create_arena(_arena_size())
-        rank = self._started.get(action.op, 0)
-        self._started[action.op] = rank + 1
-        wanted = max(self._wanted.get(action.op, 1), 1)
-        request = msg.Fork(action.worker, action.op, self._keep_bytes, rank % wanted, wanted, self._spill_to)
-        self._book.add_arena(action.worker, arena)
-        self._opened[action.worker] = {action.worker}
+        self._book.add_arena(worker, arena)
+        self._opened[worker] = {worker}
+        self._forked_at[worker] = time.monotonic()
         self._pool.start(request, arena)
+
+    def _stop_worker(self, action: act.StopWorker) -> None:
+        if self._places.leave(action.worker):
+            self._pool.send(action.worker, msg.Stop())
 
     def _dispatch(self, action: act.Dispatch) -> None:
         worker = action.worker
@@ -235,6 +306,16 @@ class LocalCluster:
         if told.quarantined:
             self._quarantined.setdefault(told.task, []).extend(told.quarantined)
 
+    def _hear_started(self, worker: int, message: msg.Started) -> None:
+        setup_s = time.monotonic() - self._forked_at.pop(worker)
+        self._began_with[worker] = message.private_bytes
+        self._events.append(ev.WorkerReady(worker, setup_s=setup_s))
+
+    def _hear_grown(self, worker: int, message: msg.Grown) -> None:
+        limit = int(self._share_of(worker) * RECYCLE_SHARE)
+        if limit:
+            self._events.append(ev.WorkerMemory(worker, message.private_bytes, limit))
+
     def _hear_done(self, worker: int, message: msg.Done) -> None:
         self._pool.answered(worker, len(message.tasks))
         for told in message.tasks:
@@ -267,7 +348,11 @@ class LocalCluster:
 
     def _hear_gone(self, worker: int, message: Gone) -> None:
         self._opened.pop(worker, None)
+        self._forked_at.pop(worker, None)
+        self._began_with.pop(worker, None)
         self._book.worker_gone(worker)
+        for action in self._places.gone(worker):
+            self._fork(action)
         if not message.expected:
             self._events.append(ev.WorkerLost(worker, message.reason))
 

@@ -4,23 +4,38 @@
 from __future__ import annotations
 
 import os
+import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from thresher.core.options import EXECUTION_MODES, check_choice, merge_options
+from msgspec.structs import replace
+
+from thresher.core.options import (
+    EXECUTION_MODES,
+    check_amounts,
+    check_choice,
+    check_flag,
+    check_positive,
+    merge_options,
+)
+from thresher.core.plan import Plan
+from thresher.core.resources import NodeInfo, WorkerMetadata
 from thresher.core.tally import Tally
 from thresher.core.task import Task
 from thresher.core.unit import Unit
 from thresher.errors import ThresherError
+from thresher.runtime.accelerators import Accelerator, declared_accelerators, found_accelerators
 from thresher.runtime.cluster import Cluster, MemoryReading
-from thresher.runtime.executor import Executor, Limits
+from thresher.runtime.executor import Executor, Limits, Tending
 from thresher.runtime.orders import Produced, TaskOrder, TaskReport, WorkerSetup
 from thresher.runtime.stage_call import TaskAborted
 from thresher.runtime.worker import SetupFailed, Worker, set_up_node
 from thresher.scheduler import actions as act
 from thresher.scheduler import events as ev
+from thresher.scheduler.model import RunSpec
+from thresher.scheduler.placement import fits_ever
 
 NO_LIMIT = -1
 
@@ -71,7 +86,7 @@ class SerialCluster:
     def perform(self, action: act.AnyAction) -> None:
         """Queue what is to be run, do the rest at once."""
         if isinstance(action, act.StartWorker):
-            self._events.append(ev.WorkerReady(action.worker, "local"))
+            self._start_worker(action)
         elif isinstance(action, act.Dispatch):
             self._queue.extend(self._runs(action))
         elif isinstance(action, act.Resume):
@@ -135,6 +150,19 @@ class SerialCluster:
             worker.teardown()
 
     # -- running ------------------------------------------------------------------------------------------------------
+
+    def _start_worker(self, action: act.StartWorker) -> None:
+        """All workers are this one. What has workers of its own is set up when the first of them starts."""
+        assert self._worker is not None
+        started = time.monotonic()
+        if action.op is not None:
+            metadata = WorkerMetadata(str(action.worker), NodeInfo(action.node), action.devices)
+            try:
+                self._worker.prepare(self._worker.plan.ops[action.op], metadata)
+            except SetupFailed as failed:
+                self._events.append(ev.WorkerSetupFailed(action.worker, str(failed)))
+                return
+        self._events.append(ev.WorkerReady(action.worker, setup_s=time.monotonic() - started))
 
     def _runs(self, action: act.Dispatch) -> Iterator[_Run]:
         assert self._worker is not None
@@ -240,18 +268,42 @@ class SerialExecutor(Executor):
     """Runs a pipeline in this process."""
 
     name = "serial"
-    options = ("execution_mode", "fusion", "logging_interval")
+    options = ("custom_resources", "execution_mode", "fusion", "gpus", "logging_interval")
 
     def __init__(self, config: dict[str, Any] | None = None, **options: Any) -> None:
-        """Options: `execution_mode` (`streaming` or `batch`), `logging_interval` (seconds), `fusion`."""
+        """Options: `execution_mode` (`streaming` or `batch`), `logging_interval` (seconds), `fusion`, and what stages
+        may ask for: `gpus` (a count, or a list such as `[{"memory_gb": 40}]`), `custom_resources`."""
         given = merge_options("SerialExecutor", options, config, self.options)
         self._mode = check_choice("execution_mode", given.get("execution_mode", "streaming"), EXECUTION_MODES)
-        self._fusion = bool(given.get("fusion", True))
-        self.logging_interval_s = float(given.get("logging_interval", 10.0))
+        self._fusion = check_flag("fusion", given.get("fusion", True))
+        self.logging_interval_s = check_positive("logging_interval", given.get("logging_interval", 10.0), "seconds")
+        self._custom = check_amounts("custom_resources", given.get("custom_resources", {}))
+        self._declared = given.get("gpus") is not None
+        self._accelerators = declared_accelerators(given["gpus"]) if self._declared else None
 
     def limits(self) -> Limits:
         """One worker, and no ceiling for memory."""
-        return Limits(shared_workers=1, barrier=self._mode == "batch", fusion=self._fusion)
+        return Limits(
+            shared_workers=1,
+            barrier=self._mode == "batch",
+            fusion=self._fusion,
+            custom=self._custom,
+            tending=Tending(max_workers_per_stage=1),
+        )
+
+    def accelerators(self) -> tuple[Accelerator, ...]:
+        """What was declared, or else what is found. This process sees all of them: stages ask their metadata."""
+        if self._accelerators is None:
+            self._accelerators = found_accelerators()
+        return self._accelerators
+
+    def run_spec(self, plan: Plan) -> RunSpec:
+        """As the scheduler sees it. A pipeline for accelerators may be debugged where there are none: without `gpus`,
+        stages get those that are found if they are enough, and otherwise none."""
+        spec = super().run_spec(plan)
+        if self._declared or not fits_ever(spec):
+            return spec
+        return replace(spec, ops=tuple(replace(op, gpus=0.0, gpu_memory_bytes=0) for op in spec.ops))
 
     def make_cluster(self, limits: Limits) -> Cluster:
         """This process."""

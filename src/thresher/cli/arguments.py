@@ -59,6 +59,9 @@ def add_recipe_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--workers", metavar="N", type=_whole_number, help="number of shared CPU workers")
     parser.add_argument("--memory", metavar="SIZE", help="ceiling for driver and workers together, such as 4GB")
     parser.add_argument(
+        "--gpus", metavar="N", type=_whole_number, help="number of accelerators (default: what NVML finds)"
+    )
+    parser.add_argument(
         "--trust",
         metavar="MODULE",
         action="append",
@@ -86,7 +89,12 @@ def read_settings(settings: Sequence[str]) -> dict[str, Any]:
 
 def executor_options(arguments: argparse.Namespace) -> dict[str, Any]:
     """What the command line says about the executor."""
-    given = {"name": arguments.executor, "workers": arguments.workers, "memory": arguments.memory}
+    given = {
+        "name": arguments.executor,
+        "workers": arguments.workers,
+        "memory": arguments.memory,
+        "gpus": arguments.gpus,
+    }
     return {key: value for key, value in given.items() if value is not None}
 
 

@@ -36,6 +36,7 @@ COMMANDS: dict[str, str] = {
     "init": "write a recipe to start from",
     "report": "show the report of a run",
     "replay": "check that the event log of a run leads to the same decisions again",
+    "simulate": "rehearse a recipe on machines that are not there: time, bottleneck, cost",
 }
 """Name and what it does; each is a module of this package."""
 
@@ -46,7 +47,6 @@ PLANNED = (
     "retry",
     "rethreshold",
     "compare",
-    "simulate",
     "top",
     "dashboard",
     "monitor",

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from thresher.core.plan import Plan
 
 DESCRIPTION = "Show what a run would do: stages, fusion, resources, workers, memory, units. Nothing is written."
-PLANNED_FLAGS = ("--gpus", "--address")
+PLANNED_FLAGS = ("--address",)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -76,7 +76,8 @@ def _routes(plan: Plan) -> dict[str, list[dict[str, Any]]]:
         while number is not None:
             op = plan.ops[number]
             names = [plan.stages[n].name for n in dict.fromkeys(step.stage for step in op.steps)]
-            routes[route].append({"stages": names, "steps": [step.kind for step in op.steps], "workers": op.dedicated})
+            steps = [step.kind for step in op.steps]
+            routes[route].append({"stages": names, "steps": steps, "dedicated": op.dedicated, "workers": op.workers})
             number = op.next
     return routes
 
@@ -151,7 +152,9 @@ def _group_name(group: dict[str, Any]) -> str:
 
 
 def _group_workers(group: dict[str, Any]) -> str:
-    return f"{group['workers']} workers of its own" if group["workers"] else "any shared worker"
+    if not group["dedicated"]:
+        return "any shared worker"
+    return f"{group['workers']} workers of its own" if group["workers"] else "workers of its own, as many as it needs"
 
 
 def _unit_line(units: dict[str, Any] | None) -> str:

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 VALUE = "value"
 """The kind under which a batch remembers the Python values of a column."""
+MOST_REMEMBERED = 16 * 2**20
+"""Of a batch with more bytes nothing is remembered: texts take up to four times the room of their bytes."""
 
 FILTERED = "filtered"
 """The rule under which records count that a stage left out without saying why."""
@@ -249,7 +251,7 @@ class DocumentBatch(Task):
         batch._dropped, batch._failed = list(self._dropped), list(self._failed)
         batch._trace = self._frame_trace() if self._ids is None else None
         batch._memo = {key: known for key, known in self._memo.items() if key[1] != name}
-        if isinstance(column, list) and str(new.type) == "large_string":
+        if isinstance(column, list) and str(new.type) == "large_string" and new.nbytes <= MOST_REMEMBERED:
             batch._memo[VALUE, name] = column
         if self._raw is not None:
             batch._removed = self._removed - {name}

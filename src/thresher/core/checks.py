@@ -37,9 +37,6 @@ def check_honoured(stages: Sequence[Stage]) -> None:
             raise UnsupportedError(f"{stage.name}.timeout_s is planned and not there yet; leave it out")
         if stage.runtime_env:
             raise UnsupportedError(f"{stage.name}.runtime_env is for clusters, which are planned; leave it out")
-        if stage.resources.requires_gpu:
-            needs = f"gpus={stage.resources.gpus:g}" if stage.resources.gpus else "gpu_memory_gb"
-            raise UnsupportedError(f"{stage.name} asks for {needs}; accelerators are planned and not there yet")
 
 
 def check_task_types(stages: Sequence[Stage]) -> None:

@@ -27,6 +27,12 @@ _NULL = b"null"
 _SAFE_INT = 2**53
 _NUMBER_STARTS = {bytes([start]) for start in b"-0123456789"}
 
+_LARGE = 2**20
+"""Values and lines from this length on are worked on in place or by stretches, not copied again and again."""
+_AIRY = re.compile(rb'": ')
+"""Found in a line that is written with spaces."""
+_WHITE = b" \t\n\r\x0b\x0c"
+
 JSON_TYPE = pa.json_(pa.large_string())
 
 
@@ -131,11 +137,12 @@ def patch_lines(
     patches: dict[int, dict[str, bytes]] = {row: {} for row in range(len(lines))} if removed else {}
     for name, (column, mask) in changed.items():
         rows = range(len(lines)) if mask is None else mask.nonzero()[0].tolist()
-        values = encoded_column(column if mask is None else column.take(pa.array(rows, pa.int64())))
-        for row, value in zip(rows, values, strict=True):
-            patches.setdefault(row, {})[name] = value
-    for row, values_of_row in patches.items():
-        lines[row] = patch_line(lines[row], values_of_row, removed)
+        values = encoded_column(column if len(rows) == len(lines) else column.take(pa.array(rows, pa.int64())))
+        for place, row in enumerate(rows):
+            patches.setdefault(row, {})[name] = values[place]
+        values.clear()
+    for row in list(patches):
+        lines[row] = patch_line(lines[row], patches.pop(row), removed)
     return lines
 
 
@@ -145,37 +152,63 @@ def patch_line(line: bytes | memoryview, changes: dict[str, bytes], removed: fro
     gone = removed.intersection(record)
     if not changes and not gone:
         return bytes(line)
-    text = bytes(line).strip()
+    text = _stripped(line)
     members = _members(text, record)
     if members is None:
         return _rebuild_line(record, changes, gone)
-    compact = b'": ' not in text
+    compact = _AIRY.search(text) is None
     colon, comma = (b":", b",") if compact else (b": ", b", ")
-    body = b""
+    parts: list[bytes | bytearray | memoryview] = [text[: members[0][0]] if members else b"{"]
     before = 1
     for start, value_start, end, key in members:
         if key not in gone:
-            value = changes.get(key)
-            body += text[before:start] if body else b""
-            body += text[start:end] if value is None else text[start:value_start] + value
+            if len(parts) > 1:
+                parts.append(text[before:start])
+            parts += [text[start:end]] if (value := changes.get(key)) is None else [text[start:value_start], value]
         before = end
-    added = [encode_value(key) + colon + value for key, value in changes.items() if key not in record]
-    head = text[: members[0][0]] if members else b"{"
-    return head + comma.join([*([body] if body else []), *added]) + (b"}" if added else text[before:])
+    added = [(key, value) for key, value in changes.items() if key not in record]
+    for key, value in added:
+        parts += [*([comma] if len(parts) > 1 else []), encode_value(key), colon, value]
+    parts.append(b"}" if added else text[before:])
+    return b"".join(parts)
 
 
-def _members(text: bytes, record: dict[str, msgspec.Raw]) -> list[tuple[int, int, int, str]] | None:
+def _stripped(line: bytes | memoryview) -> bytes | memoryview:
+    """A line without white space around it; of a long one a view."""
+    if len(line) < _LARGE:
+        return bytes(line).strip()
+    view = memoryview(line)
+    start, end = 0, len(view)
+    while start < end and view[start] in _WHITE:
+        start += 1
+    while end > start and view[end - 1] in _WHITE:
+        end -= 1
+    return view[start:end]
+
+
+def _holds(text: bytes | memoryview, value: msgspec.Raw, place: int) -> bool:
+    """Whether `value` stands at `place` in `text`."""
+    if isinstance(text, bytes):
+        return text.startswith(bytes(value), place)
+    view = memoryview(value)
+    there = text[place : place + len(view)]
+    return len(there) == len(view) and all(
+        bytes(there[start : start + _LARGE]) == bytes(view[start : start + _LARGE])
+        for start in range(0, len(view), _LARGE)
+    )
+
+
+def _members(text: bytes | memoryview, record: dict[str, msgspec.Raw]) -> list[tuple[int, int, int, str]] | None:
     """Where each key starts in `text`, where its value starts and ends; `None` where a key comes twice."""
     members: list[tuple[int, int, int, str]] = []
     place = 1
     for key, value in record.items():
         opening = _KEY.match(text, place)
-        raw = bytes(value)
-        if opening is None or not text.startswith(raw, opening.end()) or _ANY.decode(opening[1]) != key:
+        if opening is None or not _holds(text, value, opening.end()) or _ANY.decode(opening[1]) != key:
             return None
-        place = opening.end() + len(raw)
+        place = opening.end() + len(memoryview(value))
         members.append((opening.start(1), opening.end(), place, key))
-    return members if text[place:].strip() == b"}" else None
+    return members if bytes(text[place:]).strip() == b"}" else None
 
 
 def _rebuild_line(record: dict[str, msgspec.Raw], changes: dict[str, bytes], removed: frozenset[str]) -> bytes:
@@ -215,8 +248,31 @@ def encoded_column(column: pa.ChunkedArray | pa.Array) -> list[bytes]:
         storage = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
         texts = storage.storage.to_pylist() if isinstance(storage, pa.ExtensionArray) else storage.to_pylist()
         return [_NULL if text is None else text.encode("utf-8") for text in texts]
+    if column.nbytes >= _LARGE and pa.types.is_large_string(column.type):
+        return [_encode_text(value) for value in column]
     encode = encode_value
     return [encode(value) for value in column.to_pylist()]
+
+
+def _encode_text(value: pa.LargeStringScalar) -> bytes:
+    """A text as JSON; a long one by stretches, so that it never stands as a Python string, which takes up to four
+    times the room."""
+    buffer = value.as_buffer()
+    if buffer is None:
+        return _NULL
+    if buffer.size < _LARGE:
+        return msgspec.json.encode(str(buffer, "utf-8"))
+    view = memoryview(buffer)
+    text = bytearray(b'"')
+    start = 0
+    while start < len(view):
+        end = min(start + _LARGE, len(view))
+        while end < len(view) and view[end] & 0xC0 == 0x80:  # the middle of a character
+            end += 1
+        text += msgspec.json.encode(str(view[start:end], "utf-8"))[1:-1]
+        start = end
+    text += b'"'
+    return bytes(text)
 
 
 def encode_rows(table: pa.Table) -> list[bytes]:

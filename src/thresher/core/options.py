@@ -118,3 +118,27 @@ def check_count(what: str, value: Any, least: int = 1) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise UsageError(f"{what}: {value!r} is not a whole number of {least} or more")
     return value
+
+
+def check_flag(what: str, value: Any) -> bool:
+    """`value`, if it is true or false."""
+    if not isinstance(value, bool):
+        raise UsageError(f"{what}: {value!r} is neither True nor False")
+    return value
+
+
+def check_positive(what: str, value: Any, unit: str) -> float:
+    """`value`, if it is a number above 0; `unit` says of what, for people."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
+        raise UsageError(f"{what}: {value!r} is not a number of {unit} above 0")
+    return float(value)
+
+
+def check_amounts(what: str, value: Any) -> dict[str, float]:
+    """`value`, if it maps names to numbers of 0 or more."""
+    if not isinstance(value, Mapping):
+        raise UsageError(f'{what}: {value!r} is no mapping of names to amounts, such as {{"licence": 2}}')
+    for name, amount in value.items():
+        if isinstance(amount, bool) or not isinstance(amount, int | float) or amount < 0:
+            raise UsageError(f"{what}: {name}: {amount!r} is not a number of 0 or more")
+    return {str(name): float(amount) for name, amount in value.items()}

@@ -18,7 +18,15 @@ import msgspec
 
 from thresher.core.checks import check_columns, check_honoured, check_places, check_task_types
 from thresher.core.pipeline import Pipeline, Stage
-from thresher.core.stage import CompositeStage, FunctionStage, SinkStage, SourceStage, check_settings
+from thresher.core.resources import Resources
+from thresher.core.stage import (
+    CompositeStage,
+    FunctionStage,
+    SinkStage,
+    SourceStage,
+    check_settings,
+    needs_own_workers,
+)
 from thresher.errors import PlanError
 
 StepKind = Literal["read", "parse", "process", "write", "join"]
@@ -43,14 +51,16 @@ class Op(msgspec.Struct, frozen=True):
     """What is done, in order."""
     next: int | None = None
     """The op that gets what this one emits; `None`: a writer, or the caller."""
-    dedicated: int | None = None
-    """So many workers of its own; `None`: any shared worker."""
+    dedicated: bool = False
+    """Whether it has workers of its own; otherwise any shared worker runs it."""
+    workers: int | None = None
+    """Exactly so many workers of its own; `None`: as many as keep the pipeline going."""
     batch_size: int = 1
     """Tasks per call."""
     max_attempts: int = 3
     """How often a task is tried."""
-    cpus: float = 1.0
-    """Cores that a call holds."""
+    resources: Resources = Resources()
+    """What a call holds, or a worker of its own while it lives."""
 
     @property
     def reads(self) -> bool:
@@ -75,6 +85,8 @@ class PlanSettings:
     """About how much a reader gives at a time."""
     max_record_bytes: int = 2**62
     """A larger record is set aside."""
+    memory_bytes: int = 0
+    """Ceiling for driver and workers together; 0: none."""
     keep_dropped: bool = False
     """Whether dropped records are kept for `dropped_to`."""
 
@@ -166,7 +178,7 @@ def _named(stages: list[Stage]) -> list[Stage]:
 
 
 def _stands_alone(stage: Stage) -> bool:
-    return stage.resources.requires_gpu or stage.num_workers() is not None or not stage.row_wise or stage.batch_size > 1
+    return needs_own_workers(stage) or not stage.row_wise or stage.batch_size > 1
 
 
 def gives_bit_by_bit(stage: Stage) -> bool:
@@ -229,14 +241,26 @@ def _linked(stages: list[Stage], routes: dict[str, list[tuple[Step, ...]]]) -> t
 
 def _op(stages: list[Stage], index: int, steps: tuple[Step, ...], following: int | None) -> Op:
     members = [stages[step.stage] for step in steps]
-    workers = [stage.num_workers() for stage in members if stage.num_workers() is not None]
-    dedicated = workers[0] if workers else (1 if any(stage.resources.requires_gpu for stage in members) else None)
+    counts = [count for stage in members if (count := stage.num_workers()) is not None]
     return Op(
         index,
         steps,
         following,
-        dedicated,
+        any(map(needs_own_workers, members)),
+        counts[0] if counts else None,
         max(stage.batch_size for stage in members),
         max(stage.max_attempts for stage in members),
-        max(stage.resources.cpus for stage in members),
+        _together([stage.resources for stage in members]),
+    )
+
+
+def _together(needs: list[Resources]) -> Resources:
+    """What one worker needs that runs all of these: it runs one after the other, and keeps what each has loaded."""
+    names = dict.fromkeys(name for need in needs for name in need.custom)
+    return Resources(
+        cpus=max(need.cpus for need in needs),
+        gpus=max(need.gpus for need in needs),
+        gpu_memory_gb=max(need.gpu_memory_gb for need in needs),
+        memory_gb=sum(need.memory_gb for need in needs),
+        custom={name: max(need.custom.get(name, 0.0) for need in needs) for name in names},
     )

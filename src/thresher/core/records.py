@@ -163,14 +163,14 @@ class RawLines:
         gaps_are_line_feeds = bool((self.starts[1:] == self.ends[:-1] + 1).all())
         if gaps_are_line_feeds and last < self._view.nbytes and self._view[last] == 10:
             return self._view[first : last + 1]
-        return b"\n".join(self.lines()) + b"\n"
+        return b"\n".join([*self.lines(), b""])
 
     @staticmethod
     def join(lines: Sequence[bytes | memoryview]) -> RawLines:
         """Lines that lay apart, copied into one buffer."""
         lengths = np.fromiter((len(line) for line in lines), dtype=np.int64, count=len(lines))
         ends = np.cumsum(lengths + 1) - 1
-        return RawLines(b"\n".join(lines) + b"\n" if lines else b"", ends - lengths, ends)
+        return RawLines(b"\n".join([*lines, b""]), ends - lengths, ends)
 
     def __reduce__(self) -> tuple[Any, ...]:
         small = self.compact()

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -37,6 +38,8 @@ class ReadContext:
     """A larger record is set aside as `record-too-large`."""
     done: frozenset[str] = frozenset()
     """Units that are committed: a stream passes over them without parsing."""
+    before_large: Callable[[], None] = lambda: None
+    """To be called before a record is held that is larger than two chunks; it may wait until there is room."""
 
 
 class FileFacts(msgspec.Struct, frozen=True):

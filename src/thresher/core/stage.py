@@ -35,6 +35,8 @@ class ProcessingStage(Generic[In, Out]):
     deterministic: bool = True
     fans_out: bool = False
     """The stage makes several tasks of one: what it makes may run elsewhere."""
+    expensive_setup: bool = False
+    """`setup` takes long or much memory: the stage gets workers of its own, so that not every worker pays for it."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -221,6 +223,14 @@ def check_settings(stage: ProcessingStage[Any, Any]) -> None:
     workers = stage.num_workers()
     if workers is not None and (isinstance(workers, bool) or not isinstance(workers, int) or workers < 1):
         raise UsageError(f"{stage.name}.num_workers: {workers!r} is not a whole number of 1 or more")
+
+
+def needs_own_workers(stage: ProcessingStage[Any, Any]) -> bool:
+    """Whether a stage runs in workers that do nothing else: what it holds is held while a worker lives."""
+    needs = stage.resources
+    holds = needs.requires_gpu or needs.memory_gb > 0 or any(needs.custom.values())
+    expensive = stage.expensive_setup and overrides(stage, "setup")
+    return holds or expensive or stage.num_workers() is not None
 
 
 def task_types(stage: ProcessingStage[Any, Any]) -> tuple[type[Task], type[Task]]:

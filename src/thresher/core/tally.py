@@ -38,6 +38,10 @@ class StageTally(msgspec.Struct, array_like=True, gc=False):
     """Quarantined records by kind of error."""
     counts: dict[str, int] = {}
     """What the stage counted itself with `count()`."""
+    splits: int = 0
+    """How often memory ran out and a call was halved."""
+    split_to: int = 0
+    """The fewest records of a call after that; 0: memory sufficed."""
 
     def add(self, other: StageTally) -> None:
         """Add `other` to this tally."""
@@ -56,6 +60,13 @@ class StageTally(msgspec.Struct, array_like=True, gc=False):
             _add_counts(self.reasons, other.reasons)
             _add_counts(self.errors, other.errors)
             _add_counts(self.counts, other.counts)
+        if other.split_to:
+            self.note_splits(other.splits, other.split_to)
+
+    def note_splits(self, count: int, smallest: int) -> None:
+        """Memory ran out `count` times, and `smallest` records at a time were tried."""
+        self.splits += count
+        self.split_to = min(self.split_to or smallest, smallest)
 
 
 def _add_counts(mine: dict[str, int], others: dict[str, int]) -> None:

@@ -19,7 +19,7 @@ class HeldTasks:
 
     def __init__(self, ops: Sequence[OpSpec]) -> None:
         self._next = [op.next for op in ops]
-        self._dedicated = [op.dedicated_workers is not None for op in ops]
+        self._dedicated = [op.has_own_workers for op in ops]
         self.queue_tasks = [0] * len(ops)
         """Tasks that wait, by op."""
         self.queue_bytes = [0] * len(ops)

@@ -309,5 +309,5 @@ def subtract(total: Tally, part: Tally) -> None:
                 counts = getattr(mine, field)
                 for name, n in value.items():
                     counts[name] -= n
-            else:
+            elif field != "split_to":  # a size, not a count: that it was needed stays true
                 setattr(mine, field, getattr(mine, field) - value)

@@ -106,6 +106,8 @@ def _stage_entry(name: str, tally: StageTally, workers: int) -> dict[str, Any]:
         "quarantined": tally.quarantined,
         "tasks": tally.tasks,
         "retries": tally.retries,
+        "splits": tally.splits,
+        "split_to": tally.split_to or None,
         "busy_s": round(tally.busy_s, 6),
         "workers": workers,
         "user_counts": dict(sorted(tally.counts.items())),

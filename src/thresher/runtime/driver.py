@@ -32,6 +32,8 @@ from thresher.scheduler.step import Scheduler
 POLL_S = 0.25
 LISTING_POLL_S = 0.02
 SAMPLE_S = 0.5
+NEAR_SAMPLE_S, NEAR_LIMIT = 0.1, 0.7
+"""Memory is looked at more often while more than this part of the limit is in use."""
 SHOW_S = 0.25
 GRACE_S = 3.0
 """How long a run that is asked to stop may take to finish what is nearly done."""
@@ -101,6 +103,7 @@ class Driver:
         self._first_commit = True
         self._stop_at: float | None = None
         self._stop_reason = ""
+        self._near_limit = False
         self.memory_limit = 0
         self.peak_memory = 0
         self.show: Callable[[Snapshot], None] = lambda snapshot: None
@@ -139,11 +142,13 @@ class Driver:
             self._status = self._status or "stopped"
         if self._live[1] and self._stop_at is None and self.error_budget.exceeded(self._live[1], self._live[0]):
             self._stop("too many errors")
-        if now - self._sampled >= SAMPLE_S:
+        if now - self._sampled >= (NEAR_SAMPLE_S if self._near_limit else SAMPLE_S):
             self._sampled = now
             used = self._cluster.memory().used_bytes
             self.peak_memory = max(self.peak_memory, used)
+            self._near_limit = used > NEAR_LIMIT * self.memory_limit > 0
             self._handle(ev.MemorySample(used, self.memory_limit))
+            self._handle(ev.Tick(now - self._started))
             self._log.flush()
             self._recorder.sync()
         if now - self._shown >= SHOW_S:

@@ -3,17 +3,37 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import dataclasses
+from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec.structs import replace
 
 from thresher.core.options import RunOptions
 from thresher.core.pipeline import Pipeline
 from thresher.core.plan import CHUNK_BYTES, Plan, PlanSettings, make_plan
 from thresher.core.result import RunResult
+from thresher.runtime.accelerators import Accelerator
 from thresher.runtime.cluster import Cluster
+from thresher.runtime.memory_floor import RECORD_SHARE, chunk_bytes, refuse_below_floor
+from thresher.runtime.specs import refuse_misfits, run_spec
+from thresher.scheduler.model import RunSpec
 
-RECORD_SHARE = 16
-"""A record up to this part of the memory is always worked on."""
+
+@dataclass(frozen=True)
+class Tending:
+    """How the numbers of workers follow the work, and when a worker is replaced by a new one."""
+
+    autoscale_interval_s: float = 2.0
+    """Seconds between two decisions about the workers of stages that have their own."""
+    max_workers_per_stage: int = 0
+    """Most workers of a stage; 0: as many as there is room for."""
+    worker_max_lifetime_s: float = 0.0
+    """Age at which a worker is replaced; 0: never."""
+    worker_restart_interval_s: float = 0.0
+    """Least time between two workers that are replaced for their age."""
+    worker_max_tasks: int = 0
+    """Tasks after which a worker is replaced; 0: never."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +48,10 @@ class Limits:
     """Each stage ends before the next begins."""
     fusion: bool = True
     """Neighbouring stages run in one call."""
+    custom: dict[str, float] = field(default_factory=dict)
+    """Named resources that there are."""
+    tending: Tending = Tending()
+    """How workers are balanced and recycled."""
 
     def plan_settings(self, *, keep_dropped: bool) -> PlanSettings:
         """The same as the planner wants it."""
@@ -35,8 +59,9 @@ class Limits:
         return PlanSettings(
             fusion=self.fusion,
             barrier=self.barrier,
-            chunk_bytes=CHUNK_BYTES if not memory else max(65536, min(CHUNK_BYTES, memory // 128)),
+            chunk_bytes=chunk_bytes(memory, self.shared_workers, CHUNK_BYTES) if memory else CHUNK_BYTES,
             max_record_bytes=memory // RECORD_SHARE if memory else 2**62,
+            memory_bytes=memory,
             keep_dropped=keep_dropped,
         )
 
@@ -55,6 +80,10 @@ class Executor:
         """What may be used."""
         raise TypeError(f"{type(self).__name__} must define limits()")
 
+    def accelerators(self) -> tuple[Accelerator, ...]:
+        """What there is; asked only for a pipeline that needs one, because looking takes time."""
+        return ()
+
     def make_cluster(self, limits: Limits) -> Cluster:
         """What runs the work."""
         raise TypeError(f"{type(self).__name__} must define make_cluster()")
@@ -66,7 +95,19 @@ class Executor:
         """What a run would do."""
         options = options or RunOptions()
         settings = self.limits().plan_settings(keep_dropped=options.dropped_to is not None)
-        return make_plan(pipeline, settings, initial_tasks=options.initial_tasks is not None)
+        plan = make_plan(pipeline, settings, initial_tasks=options.initial_tasks is not None)
+        most = self.limits().tending.max_workers_per_stage
+        if most:
+            ops = [op if op.workers is None else replace(op, workers=min(op.workers, most)) for op in plan.ops]
+            plan = dataclasses.replace(plan, ops=tuple(ops))
+        refuse_misfits(self.run_spec(plan), self.name)
+        refuse_below_floor(plan, self.limits())
+        return plan
+
+    def run_spec(self, plan: Plan) -> RunSpec:
+        """The plan and what it may use, as the scheduler sees them."""
+        needed = any(stage.resources.requires_gpu for stage in plan.stages)
+        return run_spec(plan, self.limits(), self.accelerators() if needed else ())
 
     def execute(self, pipeline: Pipeline, options: RunOptions) -> RunResult:
         """Run to the end."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from thresher.core.batch import FILTERED, DocumentBatch, DroppedRows, FailedRows
@@ -14,8 +15,11 @@ from thresher.core.source import ReadContext, SourceItem
 from thresher.core.stage import SourceStage
 from thresher.core.tally import StageTally
 from thresher.core.task import EmptyTask, Task
+from thresher.core.unit import Unit
 from thresher.ledger.quarantine import dropped_lines, quarantine_lines
 from thresher.runtime.baggage import Baggage, attach, carrier, detach, sorted_lines
+from thresher.runtime.large_gate import gate_for
+from thresher.runtime.memory_split import only_heads
 from thresher.runtime.orders import Produced, TaskOrder, TaskReport
 from thresher.runtime.settle import Outcome
 from thresher.runtime.stage_call import run_group, run_stage
@@ -39,6 +43,11 @@ class Flow:
         self._report = self._reports[0]
         self._baggage = Baggage()
         self._consumed = 0
+        self._large_bytes = 2 * plan.settings.chunk_bytes
+        self._gate = gate_for(plan.settings.memory_bytes)
+        self._admitted = 0
+        """Bytes of the large record that this flow holds, or may; 0: none."""
+        self._waited_s = 0.0
 
     def take_reports(self) -> list[TaskReport]:
         """What happened since this was last asked."""
@@ -63,31 +72,45 @@ class Flow:
         source = self._plan.stages[first.stage]
         assert isinstance(source, SourceStage)
         assert self._order.unit is not None
-        items = iter(source.read(self._order.unit, self._context))
-        while True:
-            started = time.perf_counter()
-            item: SourceItem | None = next(items, None)
-            self._spent(first.stage, started)
-            if item is None:
-                return
-            unit = item.unit if self._order.unit.stream else None
-            self._report.tally.input_bytes += max(0, item.consumed - self._consumed)
-            self._consumed = max(self._consumed, item.consumed)
-            if item.task is not None:
-                for task in self._through(1, item.task):
-                    yield Produced(task, unit)
-                yield from (Produced(task, unit) for task in self._leftover(item.task))
-                if self._output is not None:
-                    yield Produced(None)  # a whole unit is one call: let the body look around between two chunks
-            if item.closes and unit is not None:
-                yield Produced(None, unit, closes=True)
+        context = replace(self._context, before_large=self._before_large)
+        items = iter(source.read(self._order.unit, context))
+        try:
+            while True:
+                started = time.perf_counter()
+                item: SourceItem | None = next(items, None)
+                self._spent(first.stage, started)
+                if item is None:
+                    return
+                yield from self._run_item(item, item.unit if self._order.unit.stream else None)
+                item = None
+                self._leave()
+        finally:
+            self._leave()
+
+    def _run_item(self, item: SourceItem, unit: Unit | None) -> Iterator[Produced]:
+        self._report.tally.input_bytes += max(0, item.consumed - self._consumed)
+        self._consumed = max(self._consumed, item.consumed)
+        if item.task is not None:
+            self._admit(item.task)
+            for task in self._through(1, item.task):
+                yield self._let_go(Produced(task, unit))
+            for task in self._leftover(item.task):
+                yield self._let_go(Produced(task, unit))
+            if self._output is not None:
+                yield Produced(None)  # a whole unit is one call: let the body look around between two chunks
+        if item.closes and unit is not None:
+            yield Produced(None, unit, closes=True)
 
     def _run_task(self, task: Task) -> Iterator[Produced]:
         self._count_initial(task)
-        for made in self._through(0, task):
-            yield Produced(made)
-        for made in self._leftover(task):
-            yield Produced(made)
+        self._admit(task)
+        try:
+            for made in self._through(0, task):
+                yield self._let_go(Produced(made))
+            for made in self._leftover(task):
+                yield self._let_go(Produced(made))
+        finally:
+            self._leave()
 
     def _run_group(self, first: Step) -> Iterator[Produced]:
         """Several tasks in one call of a stage that stands alone."""
@@ -109,6 +132,34 @@ class Flow:
             for task in self._leftover(self._order.tasks[number]):
                 yield Produced(task, parent=number)
         self._report = self._reports[0]
+
+    # -- large records ------------------------------------------------------------------------------------------------
+
+    def _admit(self, task: Task) -> None:
+        """Before a task is worked on: wait until there is room for it, if it is large."""
+        nbytes = 0 if isinstance(task, EmptyTask) else task.nbytes
+        if nbytes > self._large_bytes:
+            self._admitted = nbytes
+            self._gate.enter(nbytes)
+        else:
+            self._leave()
+
+    def _before_large(self) -> None:
+        """Before a large record is read."""
+        started = time.perf_counter()
+        self._admitted = self._context.max_record_bytes
+        self._gate.read(self._admitted)
+        self._waited_s += time.perf_counter() - started
+
+    def _let_go(self, produced: Produced) -> Produced:
+        """What leaves the op may make this flow wait for long, even for a task that itself waits for room."""
+        self._leave()
+        return produced
+
+    def _leave(self) -> None:
+        if self._admitted:
+            self._gate.leave(self._admitted)
+            self._admitted = 0
 
     # -- steps --------------------------------------------------------------------------------------------------------
 
@@ -183,7 +234,8 @@ class Flow:
     # -- counting -----------------------------------------------------------------------------------------------------
 
     def _spent(self, stage: int, started: float) -> None:
-        seconds = time.perf_counter() - started
+        seconds = max(0.0, time.perf_counter() - started - self._waited_s)
+        self._waited_s = 0.0
         self._report.tally.stage(stage).busy_s += seconds
         self._report.busy_s += seconds
 
@@ -221,6 +273,9 @@ class Flow:
             tally.quarantined += len(failed.messages)
             tally.errors[failed.error] = tally.errors.get(failed.error, 0) + len(failed.messages)
             self._keep_failed(stage.name, failed)
+        splits = stage.__dict__.pop("_splits", None)
+        if splits:
+            tally.note_splits(*splits)
         counts = stage.__dict__.pop("_counts", None)
         if counts:
             for name, n in counts.items():
@@ -234,7 +289,11 @@ class Flow:
             self._baggage.dropped.extend(zip(_positions(dropped.batch.ids, len(lines)), lines, strict=True))
 
     def _keep_failed(self, stage_name: str, failed: FailedRows) -> None:
-        lines = quarantine_lines(failed, stage_name)
+        try:
+            lines = quarantine_lines(failed, stage_name)
+        except MemoryError:
+            failed = only_heads(failed)
+            lines = quarantine_lines(failed, stage_name)
         ids = failed.batch.ids if failed.batch is not None else failed.ids
         self._baggage.quarantined.extend(zip(_positions(ids, len(lines)), lines, strict=True))
 

@@ -17,9 +17,11 @@ FIRST_FD = 3
 SINGLE_THREADED = {
     "OPENBLAS_NUM_THREADS": "1",
     "OMP_NUM_THREADS": "1",
-    "JE_ARROW_MALLOC_CONF": "background_thread:false",
+    "JE_ARROW_MALLOC_CONF": "background_thread:false,retain:false",
+    "ARROW_DEFAULT_MEMORY_POOL": "jemalloc",
 }
-"""What keeps imports from starting threads."""
+"""What keeps imports from starting threads, and Arrow's own code from taking another allocator than ours: that one maps
+a gigabyte at once and gives less back."""
 _CODE = "import sys; sys.path[:] = {path!r}; from thresher.runtime.{module} import main; main({arguments})"
 
 _early: tuple[int, socket.socket] | None = None

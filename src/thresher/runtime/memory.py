@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -13,7 +12,11 @@ DEFAULT_SHARE = 0.6
 """What a run may use of the machine, or of its control group, unless it is told."""
 TIDY_ABOVE = 64 * 2**20
 """Memory is given back when a worker holds this much more than after the last time."""
+RECYCLE_SHARE = 0.75
+"""A worker that has taken more of its share should be replaced, before allocations begin to fail in it."""
 _CHECK_EVERY_S = 0.5
+_LOOK_EVERY_S = 0.01
+_TELL_EVERY_S = 1.0
 _CALIBRATE_EVERY_S = 10.0
 _AT_ONCE = 4
 """How many corrections are measured at once."""
@@ -54,6 +57,12 @@ def _group_limits(root: str = "/sys/fs/cgroup", own: str = "/proc/self/cgroup") 
             if text.isdigit():
                 found.append(int(text))
     return found
+
+
+def worker_share(memory_bytes: int, workers: int) -> int:
+    """What one worker may take for itself, of the memory of a run: its part of what payloads and the other processes
+    leave, and at least what the largest record needs that must be worked on, alone if need be."""
+    return max(memory_bytes * 5 // 8 // max(1, workers), memory_bytes * 3 // 8)
 
 
 # -- what is used -----------------------------------------------------------------------------------------------------
@@ -114,6 +123,10 @@ class TreeMeter:
 
     def measure(self, pids: Iterable[int], now: float) -> int:
         """Bytes in use."""
+        return sum(self.measure_each(pids, now).values())
+
+    def measure_each(self, pids: Iterable[int], now: float) -> dict[int, int]:
+        """Bytes in use by each of the processes, with what is below it; of two that it is below, the later has it."""
         live = dict.fromkeys(pids)
         gone = [pid for pid in self._corrections if pid not in live]
         new = [pid for pid in live if pid not in self._corrections]
@@ -128,9 +141,13 @@ class TreeMeter:
         for pid in due:
             self._calibrate(pid)
             self._calibrated_at = now
-        others = {pid for below in self._descendants.values() for pid in below if pid not in live}
-        known = sum(max(0, private_bytes(pid) + self._corrections[pid]) for pid in live)
-        return known + sum(private_bytes(pid) for pid in others)
+        used = {}
+        counted = set(live)
+        for pid in reversed(live):
+            others = [below for below in self._descendants[pid] if below not in counted]
+            counted.update(others)
+            used[pid] = max(0, private_bytes(pid) + self._corrections[pid]) + sum(map(private_bytes, others))
+        return used
 
     def _calibrate(self, pid: int) -> None:
         exact = proportional_bytes(pid)
@@ -149,20 +166,62 @@ def _all_below(pid: int) -> list[int]:
 
 
 def choose_memory_pool() -> None:
-    """Of Arrow's allocators, jemalloc was measured to be as fast as any and to keep the least."""
+    """Of Arrow's allocators, jemalloc was measured to be as fast as any and to keep the least.
+
+    Not every build of Arrow has it. The next best one is that of the C library, because the third maps a gigabyte at
+    once, which the kernel would count against the share of a worker.
+    """
     import pyarrow as pa
 
-    with contextlib.suppress(NotImplementedError):  # not every build of Arrow has it
-        pa.set_memory_pool(pa.jemalloc_memory_pool())
+    try:
+        pool = pa.jemalloc_memory_pool()
+    except NotImplementedError:
+        pool = pa.system_memory_pool()
+    pa.set_memory_pool(pool)
+
+
+class WorkerFull(BaseException):
+    """Memory ran out in a worker that had kept much of it from earlier calls: not the fault of what it works on now.
+    No `except Exception` stops it."""
 
 
 class MemoryKeeper:
-    """Gives a worker's freed memory back to the system when it has piled up."""
+    """Watches what a worker takes for itself, and gives freed memory back to the system when it has piled up."""
 
-    def __init__(self) -> None:
+    def __init__(self, share_bytes: int = 0) -> None:
+        """`share_bytes`: what the worker may take beyond what it has now; 0: no limit."""
+        self._share = share_bytes
         self._checked_at = 0.0
-        self._level = private_bytes()
-        self._collected_at = 0.0
+        self._looked_at = 0.0
+        self._told_at = 0.0
+        self._level = self._base = private_bytes()
+        self._kept = 0
+        """What it had kept beyond the base when it was last between two calls."""
+
+    def before_call(self, now: float) -> int:
+        """Called before each call of an op. What the worker has taken beyond its base, if that is so much that another
+        one should take its place; said at most once a second."""
+        if not self._share or now - self._looked_at < _LOOK_EVERY_S:
+            return 0
+        self._looked_at = now
+        self._kept = private_bytes() - self._base
+        if self._kept <= RECYCLE_SHARE * self._share or now - self._told_at < _TELL_EVERY_S:
+            return 0
+        self.give_back()
+        self._kept = self._level - self._base
+        if self._kept <= RECYCLE_SHARE * self._share:
+            return 0
+        self._told_at = now
+        return self._kept
+
+    def was_set_up(self, before: int) -> None:
+        """Stages were set up since private memory was `before`: what they loaded is no growth."""
+        self._base += max(0, private_bytes() - before)
+
+    def raise_if_full(self) -> None:
+        """Called where memory ran out: raise if the worker had kept so much before that a new one may do better."""
+        if self._share and self._kept > self._share // 2:
+            raise WorkerFull(f"the worker had kept {self._kept // 10**6} MB from earlier calls")
 
     def after_call(self, now: float, held_bytes: int) -> None:
         """Called after each call of an op; looks at memory now and then."""
@@ -173,8 +232,7 @@ class MemoryKeeper:
             import gc
 
             gc.collect()  # views of payloads that sit in reference cycles keep shared memory busy
-        if private_bytes() > self._level + TIDY_ABOVE:
-            self.give_back()
+        self.tidy()
 
     def tidy(self) -> None:
         """Called when there is nothing to do."""
@@ -183,10 +241,30 @@ class MemoryKeeper:
 
     def give_back(self) -> None:
         """Return freed memory of Arrow and of the C library."""
-        import ctypes
-
-        import pyarrow as pa
-
-        pa.default_memory_pool().release_unused()
-        ctypes.CDLL(None).malloc_trim(0)
+        release_freed()
         self._level = private_bytes()
+
+
+def release_freed() -> None:
+    """What Arrow and the C library keep for later goes back to the system."""
+    import ctypes
+
+    import pyarrow as pa
+
+    pa.default_memory_pool().release_unused()
+    ctypes.CDLL(None).malloc_trim(0)
+
+
+_keeper: MemoryKeeper | None = None
+
+
+def watch_for_out_of_memory(keeper: MemoryKeeper) -> None:
+    """The memory of this process is watched by `keeper` from now on."""
+    global _keeper
+    _keeper = keeper
+
+
+def raise_if_full() -> None:
+    """Called where memory ran out in a stage: raises `WorkerFull` in a worker that should be replaced instead."""
+    if _keeper is not None:
+        _keeper.raise_if_full()

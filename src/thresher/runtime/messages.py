@@ -135,6 +135,15 @@ class Told(msgspec.Struct, array_like=True, gc=False, frozen=True):
 class Started(_Message, frozen=True, gc=False):
     """The worker is set up."""
 
+    private_bytes: int = 0
+    """Memory that it has for itself by now."""
+
+
+class Grown(_Message, frozen=True, gc=False):
+    """The worker has taken so much memory for itself that another one should take its place."""
+
+    private_bytes: int
+
 
 class CannotStart(_Message, frozen=True, gc=False):
     """The worker could not be set up and ends."""
@@ -192,7 +201,7 @@ class Returned(_Message, frozen=True, gc=False):
     leases: list[tuple[int, int]]
 
 
-FromWorker = Started | CannotStart | Progress | Parked | Done | Failed | Published | NotPublished | Returned
+FromWorker = Started | Grown | CannotStart | Progress | Parked | Done | Failed | Published | NotPublished | Returned
 
 
 # -- driver and zygote ------------------------------------------------------------------------------------------------
@@ -225,6 +234,18 @@ class Fork(_Message, frozen=True, gc=False):
     """How many workers its op has."""
     spill_to: str = ""
     """Folder for payloads, in place of shared memory (batch mode)."""
+    node: str = "local"
+    """The machine that it runs on."""
+    devices: tuple[int, ...] = ()
+    """Accelerators that it may use."""
+    visible: str = ""
+    """The same, as `CUDA_VISIBLE_DEVICES` names them."""
+    share_bytes: int = 0
+    """Memory that it may take for itself beyond what it begins with; 0: no limit."""
+    is_limited: bool = False
+    """Whether the kernel sees to that; otherwise it is only watched."""
+    yields: bool = False
+    """Whether it gives way to other workers on the CPU, because they keep accelerators busy."""
 
 
 ToZygote = Load | Fork

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import select
 import signal
@@ -13,7 +14,7 @@ from typing import Any
 
 from thresher.errors import RunFailedError
 from thresher.runtime.messages import CannotStart, Exited, Fork, Forked, FromWorker, Run, Stop
-from thresher.runtime.process_control import kill_group
+from thresher.runtime.process_control import ask_to_end, kill_group
 from thresher.runtime.wire import Channel, socket_pair
 from thresher.runtime.zygote import Zygote
 
@@ -22,6 +23,10 @@ STOP_IDLE_S = 30.0
 """How long workers may take for their teardown."""
 STOP_BUSY_S = 2.0
 """How long workers that are in the middle of a task may take to notice that the run is over."""
+STOP_ASKED_S = 5.0
+"""How long workers may take that were asked to end in the middle of whatever they do, teardown included."""
+STOP_CLOSED_S = 1.0
+"""How long a worker may take to end after it has closed its connection; mostly it is dead already."""
 _READ = select.EPOLLIN
 _WRITE = select.EPOLLIN | select.EPOLLOUT
 
@@ -40,6 +45,10 @@ class WorkerHandle:
     """Tasks that it was given and has not answered for."""
     ending: bool = False
     """It was told to end, or said that it will."""
+    ends_by: float = math.inf
+    """When it is killed if it has not ended by itself."""
+    killed: bool = False
+    """The signal that ends it is ours."""
     writes: bool = False
     """Whether epoll watches for room in its socket."""
 
@@ -110,6 +119,7 @@ class ProcessPool:
             handle.held += len(message.tasks)
         elif isinstance(message, Stop):
             handle.ending = True
+            handle.ends_by = time.monotonic() + STOP_IDLE_S
         handle.channel.queue(message, fds)
         self._dirty[worker] = handle
 
@@ -119,10 +129,20 @@ class ProcessPool:
         if handle is not None:
             handle.held -= tasks
 
-    def pids(self) -> list[int]:
-        """All processes."""
-        zygote = [self._zygote.pid] if self._zygote is not None else []
-        return zygote + [handle.pid for handle in self._workers.values() if handle.pid]
+    def zygote_pids(self) -> list[int]:
+        """The zygote, if it is there."""
+        return [self._zygote.pid] if self._zygote is not None else []
+
+    def worker_pids(self) -> dict[int, int]:
+        """Workers and their processes."""
+        return {worker: handle.pid for worker, handle in self._workers.items() if handle.pid}
+
+    def kill_overdue(self, now: float) -> None:
+        """End workers that were to end and hang: another one may wait for their place."""
+        for handle in self._workers.values():
+            if handle.ends_by < now and handle.pid:
+                handle.killed = True
+                kill_group(handle.pid)
 
     # -- polling ------------------------------------------------------------------------------------------------------
 
@@ -170,15 +190,16 @@ class ProcessPool:
             # It closed the connection: it is dead, which the zygote will tell, or useless.
             self._epoll.unregister(handle.channel.fileno())
             del self._by_fd[handle.channel.fileno()]
-            if handle.pid and not handle.ending:
-                kill_group(handle.pid)
+            if not handle.ending:
+                handle.ends_by = time.monotonic() + STOP_CLOSED_S
 
     def _hear_zygote(self, zygote: Zygote, found: list[tuple[int, Any]]) -> None:
         for message in zygote.channel.receive():
             if isinstance(message, Forked):
                 self._workers[message.worker].pid = message.pid
             elif isinstance(message, Exited):
-                self._lose(self._workers[message.worker], _why(message.status), found)
+                handle = self._workers[message.worker]
+                self._lose(handle, _why(message.status, ours=handle.killed), found)
         if zygote.channel.closed:
             self._lose_zygote(zygote, found)
 
@@ -210,11 +231,10 @@ class ProcessPool:
     # -- ending -------------------------------------------------------------------------------------------------------
 
     def close(self, *, kill: bool = False) -> None:
-        """End all workers and the zygote. May be called twice."""
+        """End all workers and the zygote; `kill`: also in the middle of what they do. May be called twice."""
         if self._epoll.closed:
             return
-        if not kill:
-            self._stop_workers()
+        self._stop_workers(busy_too=kill)
         for handle in self._workers.values():
             handle.channel.close()
             if handle.pid:
@@ -225,25 +245,32 @@ class ProcessPool:
             self._zygote = None
         self._epoll.close()
 
-    def _stop_workers(self) -> None:
-        for worker in list(self._workers):
+    def _stop_workers(self, *, busy_too: bool) -> None:
+        """Let workers tear their stages down, and wait for that, within limits."""
+        for worker, handle in list(self._workers.items()):
             self.send(worker, Stop())
+            if busy_too and handle.pid:
+                ask_to_end(handle.pid)
         started = time.monotonic()
         while self._workers:
-            patience = STOP_BUSY_S if any(handle.held > 0 for handle in self._workers.values()) else STOP_IDLE_S
+            if busy_too:
+                patience = STOP_ASKED_S
+            else:
+                patience = STOP_BUSY_S if any(handle.held > 0 for handle in self._workers.values()) else STOP_IDLE_S
             left = started + patience - time.monotonic()
-            if left <= 0:
+            if left <= 0 or (busy_too and not any(handle.pid for handle in self._workers.values())):
                 return
             with contextlib.suppress(RunFailedError):  # the zygote died: then all are gone
                 self.poll(min(left, 0.2))
 
 
-def _why(status: int) -> str:
+def _why(status: int, *, ours: bool) -> str:
     if status >= 0:
         return f"its process ended with exit code {status}"
     try:
         name = signal.Signals(-status).name
     except ValueError:
         name = f"signal {-status}"
-    hint = "; was the machine short of memory?" if name == "SIGKILL" else ""
-    return f"its process was killed by {name}{hint}"
+    if name == "SIGKILL" and not ours:
+        return "killed (out of memory?): its process was ended by a SIGKILL that this run did not send"
+    return f"its process was killed by {name}"

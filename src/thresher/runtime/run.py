@@ -29,7 +29,6 @@ from thresher.runtime.driver import Driver, Log
 from thresher.runtime.interrupts import Interrupts
 from thresher.runtime.orders import WorkerSetup
 from thresher.runtime.recorder import LedgerRecorder
-from thresher.runtime.specs import run_spec
 from thresher.runtime.work_list import WorkList, as_stream, is_input_unit, units_around
 from thresher.scheduler.step import Scheduler
 from thresher.version import __version__
@@ -102,7 +101,7 @@ class Attempt:
         """From the first unit to the report."""
         self._cluster.start(WorkerSetup(self._plan, self._run.place), self.progress.worker_output())
         work = self._work_list(listed)
-        spec = run_spec(self._plan, self._limits)
+        spec = self._executor.run_spec(self._plan)
         log = self._open_log(spec)
         metrics = Metrics([stage.name for stage in self._plan.stages], spec.ops, self._restored)
         driver = Driver(self._plan, Scheduler(spec), self._cluster, work, self._recorder, log, metrics)

@@ -1,34 +1,57 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A plan as the scheduler sees it: ops and budgets, without any code."""
+"""A plan as the scheduler sees it: ops, what they need, what there is, without any code."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from thresher.core.plan import Op, Plan
-from thresher.scheduler.model import OpSpec, RunSpec
+from thresher.errors import PlanError
+from thresher.scheduler.model import NodeSpec, OpSpec, RunSpec
+from thresher.scheduler.placement import fits_ever
 
 if TYPE_CHECKING:
+    from thresher.runtime.accelerators import Accelerator
     from thresher.runtime.executor import Limits
 
 PAYLOAD_SHARE = 4
 """Payloads in flight may take this part of the memory."""
 DEFAULT_BUDGET = 512 * 2**20
+GB = 10**9
 
 
-def run_spec(plan: Plan, limits: Limits) -> RunSpec:
+def run_spec(plan: Plan, limits: Limits, accelerators: Sequence[Accelerator] = ()) -> RunSpec:
     """What the scheduler decides on."""
     fed = {op.next for op in plan.ops if op.next is not None}
+    tending = limits.tending
     return RunSpec(
         ops=tuple(_op_spec(plan, op, fed=op.index in fed) for op in plan.ops),
         shared_workers=limits.shared_workers,
         budget_bytes=limits.memory_bytes // PAYLOAD_SHARE if limits.memory_bytes else DEFAULT_BUDGET,
         barrier=limits.barrier,
+        nodes=(_node(limits, accelerators),),
+        autoscale_interval_s=tending.autoscale_interval_s,
+        max_workers_per_stage=tending.max_workers_per_stage,
+        worker_max_lifetime_s=tending.worker_max_lifetime_s,
+        worker_restart_interval_s=tending.worker_restart_interval_s,
+        worker_max_tasks=tending.worker_max_tasks,
+    )
+
+
+def _node(limits: Limits, accelerators: Sequence[Accelerator]) -> NodeSpec:
+    """This machine."""
+    return NodeSpec(
+        cpus=float(limits.shared_workers),
+        gpus=tuple(device.memory_bytes for device in accelerators),
+        memory_bytes=limits.memory_bytes,
+        custom=limits.custom,
     )
 
 
 def _op_spec(plan: Plan, op: Op, *, fed: bool) -> OpSpec:
     source = op.index in plan.entries.values() and not fed
+    needs = op.resources
     return OpSpec(
         index=op.index,
         name=plan.op_name(op),
@@ -37,9 +60,25 @@ def _op_spec(plan: Plan, op: Op, *, fed: bool) -> OpSpec:
         source=source,
         sink=op.writes,
         ordered=op.writes and not source,
-        dedicated_workers=op.dedicated,
+        dedicated=op.dedicated,
+        dedicated_workers=op.workers,
         batch_size=op.batch_size,
         max_attempts=op.max_attempts,
         output_bytes=plan.settings.chunk_bytes,
-        cpus=op.cpus,
+        cpus=needs.cpus,
+        gpus=float(needs.gpus),
+        gpu_memory_bytes=int(needs.gpu_memory_gb * GB),
+        memory_bytes=int(needs.memory_gb * GB),
+        custom={name: amount for name, amount in needs.custom.items() if amount},
     )
+
+
+def refuse_misfits(spec: RunSpec, executor: str) -> None:
+    """Raise where a worker of a stage can never be placed, with what it needs and what there is."""
+    faults = fits_ever(spec)
+    if faults:
+        raise PlanError(
+            f"executor {executor!r} can never run this pipeline:\n"
+            + "\n".join(f"  {fault}" for fault in faults)
+            + "\nAsk for less in the stage's resources, or let the executor use more (gpus=…, memory=…)"
+        )

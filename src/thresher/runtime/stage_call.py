@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """One stage on one task, whatever its code does: tried again, split by halves, and the record that fails set aside.
 
+Where memory ran out the same is not tried again: memory is given back, and the stage gets half as much at a time.
 Never raises for a record. What can not be laid at a record's door (a generator that fails after it gave something)
 raises `TaskAborted`, and the unit starts again.
 """
@@ -9,13 +10,16 @@ from __future__ import annotations
 
 import os
 import traceback
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from thresher.core.batch import DocumentBatch, FailedRows, concat_batches
+from thresher.core.out_of_memory import OUT_OF_MEMORY, is_out_of_memory
 from thresher.core.stage import ProcessingStage, overrides
 from thresher.core.tally import StageTally
 from thresher.core.task import Task
+from thresher.runtime import memory_split
 from thresher.runtime.settle import Outcome, Settlement, settle, settle_many
 
 Stage = ProcessingStage[Any, Any]
@@ -28,6 +32,31 @@ class TaskAborted(Exception):
     """A stage failed after a part of its result had left: the unit must start again."""
 
 
+@dataclass(frozen=True)
+class Fault:
+    """What is kept of an error. The error itself would keep everything alive that the frames it went through held."""
+
+    kind: str
+    """The name of its type, or `out-of-memory`."""
+    message: str
+    """What it says."""
+    traceback: str
+    """Where a stage's code raised."""
+    memory: bool
+    """Whether memory ran out."""
+
+    @classmethod
+    def of(cls, error: BaseException) -> Fault:
+        """What there is to say of `error`; the frames that it went through let go of what they held."""
+        traceback.clear_frames(error.__traceback__)
+        name = type(error).__name__
+        text = str(error) or name
+        if not is_out_of_memory(error):
+            return cls(name, text, own_traceback(error), memory=False)
+        advice = "give the run more memory, or let the stage need less"
+        return cls(OUT_OF_MEMORY, f"memory ran out ({name}: {text}); {advice}", own_traceback(error), memory=True)
+
+
 def invoke(stage: Stage, task: Task) -> Any:
     """Call the method that the author wrote; one entry for one task."""
     if overrides(stage, "process_batch") and not overrides(stage, "process"):
@@ -37,22 +66,53 @@ def invoke(stage: Stage, task: Task) -> Any:
 
 
 def run_stage(stage: Stage, task: Task, tally: StageTally, *, buffered: bool) -> Iterator[Outcome]:
-    """Outcomes of one task, one by one where the stage is a generator (unless `buffered`), else just one."""
-    try:
-        made = invoke(stage, task)
-        if not isinstance(made, Iterator):
-            yield settle(task, made, stage.name)
-            return
-        if buffered:
-            yield settle_many(task, list(made), stage.name)
-            return
-    except Failure as error:
-        yield recover(stage, task, error, tally)
+    """Outcomes of one task: one by one where the stage is a generator (unless `buffered`), else one for each piece that
+    memory allows, which is mostly the whole."""
+    for piece in memory_split.pieces_that_fit(stage, task):
+        yield from _run_piece(stage, piece, tally, buffered=buffered)
+
+
+def _run_piece(
+    stage: Stage, task: Task, tally: StageTally, *, buffered: bool, last_try: bool = False
+) -> Iterator[Outcome]:
+    made = _attempt(stage, task, buffered=buffered)
+    if isinstance(made, Outcome):
+        memory_split.call_worked(stage, task)
+        yield made
         return
-    yield from _run_generator(stage, task, made, tally)
+    fault = made if isinstance(made, Fault) else (yield from _run_generator(stage, task, made))
+    if fault is None:
+        memory_split.call_worked(stage, task)
+        return
+    task = _pristine(task)
+    if not fault.memory:
+        yield recover(stage, task, fault, tally)
+        return
+    memory_split.give_memory_back()
+    if memory_split.can_be_cut(stage, task):
+        assert isinstance(task, DocumentBatch)
+        for half in memory_split.halves_after_failure(stage, task):
+            yield from run_stage(stage, half, tally, buffered=buffered)
+    elif last_try:
+        yield Outcome(failed=[failed_task(task, fault, 2)])
+    else:
+        tally.retries += 1
+        yield from _run_piece(stage, task, tally, buffered=buffered, last_try=True)
 
 
-def _run_generator(stage: Stage, task: Task, made: Iterator[Any], tally: StageTally) -> Iterator[Outcome]:
+def _attempt(stage: Stage, task: Task, *, buffered: bool) -> Outcome | Fault | Iterator[Any]:
+    """The outcome of a call, what went wrong in it, or the generator that it gave."""
+    try:
+        made: Any = invoke(stage, task)
+        if not isinstance(made, Iterator):
+            return settle(task, made, stage.name)
+        return settle_many(task, list(made), stage.name) if buffered else made
+    except Failure as error:
+        return Fault.of(error)
+
+
+def _run_generator(stage: Stage, task: Task, made: Iterator[Any]) -> Generator[Outcome, None, Fault | None]:
+    """What a generator gives, as it gives it; the result is what went wrong before it gave anything."""
     settlement = Settlement(task, stage.name)
     given_away = False
     while True:
@@ -60,54 +120,54 @@ def _run_generator(stage: Stage, task: Task, made: Iterator[Any], tally: StageTa
             outcome = settlement.adopt(next(made))
         except StopIteration:
             yield settlement.close()
-            return
+            return None
         except Failure as error:
-            if given_away:
-                raise TaskAborted(f"{stage.name} failed in the middle of {task.task_id}: {error!r}") from error
-            yield recover(stage, task, error, tally)
-            return
+            if not given_away:
+                return Fault.of(error)
+            if is_out_of_memory(error) and memory_split.can_be_cut(stage, task):
+                memory_split.remember_sizes(stage).nbytes.ran_out(task.nbytes)
+            raise TaskAborted(f"{stage.name} failed in the middle of {task.task_id}: {error!r}") from error
         given_away = True
         yield outcome
 
 
-def recover(stage: Stage, task: Task, error: BaseException, tally: StageTally) -> Outcome:
+def recover(stage: Stage, task: Task, fault: Fault, tally: StageTally) -> Outcome:
     """Try again as a whole, then by halves; what still fails is set aside."""
-    if isinstance(task, DocumentBatch):
-        # The stage may have set the data of the batch before it raised.
-        task = _pristine(task)
     attempts = 1
-    while attempts < stage.max_attempts and not isinstance(error, MemoryError):
+    while attempts < stage.max_attempts and not fault.memory:
         attempts += 1
         tally.retries += 1
-        try:
-            return _run_whole(stage, task)
-        except Failure as again:
-            error = again
-    return _split_or_set_aside(stage, task, error, attempts, tally)
+        made = _run_whole(stage, task)
+        if isinstance(made, Outcome):
+            return made
+        fault = made
+    return _split_or_set_aside(stage, task, fault, attempts, tally)
 
 
-def _pristine(batch: DocumentBatch) -> DocumentBatch:
+def _pristine(task: Task) -> Task:
+    """The task as it was given: a stage may have set the data of a batch before it raised."""
+    if not isinstance(task, DocumentBatch):
+        return task
     from thresher.core.reconcile import pristine
 
-    return pristine(batch)
+    return pristine(task)
 
 
-def _run_whole(stage: Stage, task: Task) -> Outcome:
-    return _settle_entry(stage, task, invoke(stage, task))
+def _run_whole(stage: Stage, task: Task) -> Outcome | Fault:
+    made = _attempt(stage, task, buffered=True)
+    assert isinstance(made, Outcome | Fault), "a buffered call gives no generator"
+    return made
 
 
-def _split_or_set_aside(stage: Stage, task: Task, error: BaseException, attempts: int, tally: StageTally) -> Outcome:
-    if not (stage.row_wise and isinstance(task, DocumentBatch) and len(task) > 1):
-        return Outcome(failed=[failed_task(task, error, attempts)])
-    middle = len(task) // 2
+def _split_or_set_aside(stage: Stage, task: Task, fault: Fault, attempts: int, tally: StageTally) -> Outcome:
+    if not memory_split.can_be_cut(stage, task):
+        return Outcome(failed=[failed_task(task, fault, attempts)])
+    assert isinstance(task, DocumentBatch)
     outcome = Outcome()
-    for rows in (range(middle), range(middle, len(task))):
-        piece = task.take(list(rows))
+    for piece in memory_split.halves(task):
         tally.retries += 1
-        try:
-            outcome.add(_run_whole(stage, piece))
-        except Failure as again:
-            outcome.add(_split_or_set_aside(stage, piece, again, attempts + 1, tally))
+        made = _run_whole(stage, piece)
+        outcome.add(made if isinstance(made, Outcome) else _split_or_set_aside(stage, piece, made, attempts + 1, tally))
     outcome.tasks = _put_together(outcome.tasks)
     return outcome
 
@@ -128,19 +188,41 @@ def own_traceback(error: BaseException) -> str:
     return "Traceback (most recent call last):\n" + "".join(lines).rstrip()
 
 
-def failed_task(task: Task, error: BaseException, attempts: int) -> FailedRows:
-    """All records of a task, set aside because of `error`."""
-    text = own_traceback(error)
-    kind, message = type(error).__name__, str(error) or type(error).__name__
+def failed_task(task: Task, fault: Fault, attempts: int) -> FailedRows:
+    """All records of a task, set aside because of `fault`."""
     if isinstance(task, DocumentBatch):
-        return FailedRows(task, kind, [message] * len(task), text, attempts)
-    return FailedRows(
-        None, kind, [message], text, attempts, [repr(task.data)[:1000].encode()], extra={"id": task.task_id}
-    )
+        return FailedRows(task, fault.kind, [fault.message] * len(task), fault.traceback, attempts)
+    line = repr(task.data)[:1000].encode()
+    return FailedRows(None, fault.kind, [fault.message], fault.traceback, attempts, [line], extra={"id": task.task_id})
+
+
+# -- several tasks in one call ----------------------------------------------------------------------------------------
 
 
 def run_group(stage: Stage, tasks: list[Task], tally: StageTally) -> list[Outcome]:
     """Outcomes of several tasks that go through one call of `process_batch`; one entry per task."""
+    outcomes: list[Outcome] = []
+    for group in memory_split.groups_that_fit(stage, tasks):
+        outcomes.extend(_run_one_group(stage, group, tally))
+    return outcomes
+
+
+def _run_one_group(stage: Stage, tasks: list[Task], tally: StageTally) -> list[Outcome]:
+    made = _attempt_group(stage, tasks)
+    if not isinstance(made, Fault):
+        memory_split.group_worked(stage, tasks)
+        return made
+    tasks = [_pristine(task) for task in tasks]
+    if made.memory:
+        memory_split.give_memory_back()
+        if len(tasks) > 1:
+            first, second = memory_split.group_halves_after_failure(stage, tasks)
+            return [*run_group(stage, first, tally), *run_group(stage, second, tally)]
+    tally.retries += 1
+    return [_run_alone(stage, task, tally) for task in tasks]
+
+
+def _attempt_group(stage: Stage, tasks: list[Task]) -> list[Outcome] | Fault:
     try:
         entries = list(stage.process_batch(tasks))
         if len(entries) != len(tasks):
@@ -149,15 +231,15 @@ def run_group(stage: Stage, tasks: list[Task], tally: StageTally) -> list[Outcom
                 "give one entry (task, list or None) per task, in order"
             )
         return [_settle_entry(stage, task, made) for task, made in zip(tasks, entries, strict=True)]
-    except Failure:
-        tally.retries += 1
-    outcomes = []
-    for task in tasks:
-        try:
-            outcomes.append(_run_whole(stage, task))
-        except Failure as error:
-            outcomes.append(recover(stage, task, error, tally))
-    return outcomes
+    except Failure as error:
+        return Fault.of(error)
+
+
+def _run_alone(stage: Stage, task: Task, tally: StageTally) -> Outcome:
+    outcome = Outcome()
+    for part in run_stage(stage, task, tally, buffered=True):
+        outcome.add(part)
+    return outcome
 
 
 def _settle_entry(stage: Stage, task: Task, made: Any) -> Outcome:

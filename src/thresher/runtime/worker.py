@@ -66,25 +66,29 @@ class Worker:
         """Drop an order that will not be finished."""
         self._flows.pop(id(order), None)
 
-    def prepare(self, op: Op) -> None:
-        """Set up the stages of an op that are not set up yet."""
+    def prepare(self, op: Op, metadata: WorkerMetadata | None = None) -> None:
+        """Set up the stages of an op that are not set up yet; `metadata`: where the worker is another one for them."""
         for step in op.steps:
             if step.stage not in self._ready:
-                self._set_up(step.stage)
+                self._set_up(step.stage, metadata or self._metadata)
                 self._ready.append(step.stage)
 
-    def _set_up(self, number: int) -> None:
+    def _set_up(self, number: int, metadata: WorkerMetadata) -> None:
         stage = self.plan.stages[number]
         if not overrides(stage, "setup"):
             return
         for attempt in range(1, SETUP_ATTEMPTS + 1):
             try:
-                stage.setup(self._metadata)
+                stage.setup(metadata)
                 return
             except Exception as error:  # a stage's own code may raise anything
                 if attempt == SETUP_ATTEMPTS:
                     text = "".join(traceback.format_exception(error)).rstrip()
                     raise SetupFailed(f"{stage.name}.setup failed {attempt} times:\n{text}") from error
+
+    def is_ready(self, op: int) -> bool:
+        """Whether all stages of an op are set up."""
+        return all(step.stage in self._ready for step in self.plan.ops[op].steps)
 
     # -- units --------------------------------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ new orders.
 
 from __future__ import annotations
 
+import gc
 import os
 import time
 import traceback
@@ -21,7 +22,7 @@ from thresher.core.unit import Unit
 from thresher.errors import ThresherError
 from thresher.runtime import messages as msg
 from thresher.runtime.arena import OwnArena, Reader
-from thresher.runtime.memory import MemoryKeeper
+from thresher.runtime.memory import MemoryKeeper, WorkerFull, private_bytes
 from thresher.runtime.orders import Produced, TaskOrder, TaskReport
 from thresher.runtime.payload import INLINE_BYTES, EncodeError, Payload, encode, spill
 from thresher.runtime.stage_call import TaskAborted
@@ -62,7 +63,14 @@ class _Call:
 class WorkerProcess:
     """The loop of a worker."""
 
-    def __init__(self, channel: Channel[msg.ToWorker], worker: Worker, arena: OwnArena, spill_to: str = "") -> None:
+    def __init__(
+        self,
+        channel: Channel[msg.ToWorker],
+        worker: Worker,
+        arena: OwnArena,
+        spill_to: str = "",
+        keeper: MemoryKeeper | None = None,
+    ) -> None:
         self._channel = channel
         self._worker = worker
         self._arena = arena
@@ -70,7 +78,7 @@ class WorkerProcess:
         self._spilled = 0
         self._reader = Reader()
         self._reader.add(arena.number, arena.map)
-        self._memory = MemoryKeeper()
+        self._memory = keeper or MemoryKeeper()
         self._waiting: deque[_Call] = deque()
         self._parked: dict[int, _Call] = {}
         self._suspended: set[int] = set()
@@ -107,6 +115,10 @@ class WorkerProcess:
                 self._look(wait=True)
                 continue
             self._running = call
+            grown = self._memory.before_call(time.perf_counter())
+            if grown:
+                self._say(msg.Grown(grown))
+                self._flush()
             self._advance(call)
             self._running = None
             now = time.perf_counter()
@@ -241,6 +253,10 @@ class WorkerProcess:
                 self._park(call)
         except PeerGone:
             raise
+        except (MemoryError, WorkerFull) as error:
+            self._fail(call, "out-of-memory", str(error) or "memory ran out", fatal=False)
+            gc.collect()
+            self._memory.give_back()
         except TaskAborted as error:
             self._fail(call, "aborted", str(error), fatal=False)
         except (SetupFailed, OSError, ThresherError, EncodeError) as error:
@@ -281,6 +297,10 @@ class WorkerProcess:
         call.order = TaskOrder(call.op, call.unit, call.tasks[0].epoch, tasks, call.done)
         call.outputs = [[] for _ in call.tasks]
         call.told_at = time.perf_counter()
+        if not self._worker.is_ready(call.op):
+            before = private_bytes()
+            self._worker.prepare(self._worker.plan.ops[call.op])
+            self._memory.was_set_up(before)
         return self._worker.start(call.order)
 
     def _emit(self, call: _Call, produced: Produced, *, is_last: bool) -> None:

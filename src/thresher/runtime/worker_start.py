@@ -12,24 +12,42 @@ import sys
 import traceback
 from typing import Any
 
-from thresher.core.resources import WorkerMetadata
+from thresher.core.resources import NodeInfo, WorkerMetadata
+from thresher.core.sizes import show_size
 from thresher.core.stage import overrides
 from thresher.runtime import messages as msg
+from thresher.runtime.accelerators import show_devices
 from thresher.runtime.arena import OwnArena
 from thresher.runtime.launch import FIRST_FD
-from thresher.runtime.memory import choose_memory_pool
+from thresher.runtime.memory import MemoryKeeper, choose_memory_pool, private_bytes, watch_for_out_of_memory
 from thresher.runtime.orders import WorkerSetup
-from thresher.runtime.process_control import end_with_parent, name_process
+from thresher.runtime.process_control import (
+    Ended,
+    end_when_asked,
+    end_with_parent,
+    ignore_asking,
+    limit_private_memory,
+    name_process,
+)
 from thresher.runtime.setup_pickle import load_setup
 from thresher.runtime.wire import Channel, PeerGone
 from thresher.runtime.worker import SetupFailed, Worker, set_up_node
 from thresher.runtime.worker_process import WorkerProcess
+
+YIELDING = 5
+"""How much nicer a worker is beside those that keep accelerators busy."""
+
+RECORD_COPIES = 16
+"""A worker may map so many times the largest record that must be worked on. Accented text that a stage rewrites takes
+about seven, and the limit counts what allocators have mapped and given back."""
 
 
 def main(zygote: int, request: tuple[Any, ...], error: str) -> None:
     """A worker that was not forked: the descriptors are those of its socket, its arena and its setup."""
     end_with_parent(zygote, signal.SIGKILL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    fork = msg.Fork(*request)
+    show_devices(fork.visible)
     choose_memory_pool()
     setup: Any = None
     if not error:
@@ -39,49 +57,78 @@ def main(zygote: int, request: tuple[Any, ...], error: str) -> None:
                 setup = load_setup(file.read())
             except BaseException:  # an import of a user's module may raise anything, SystemExit included
                 error = traceback.format_exc()
-    run_worker(msg.Fork(*request), socket.socket(fileno=FIRST_FD), FIRST_FD + 1, setup, error)
+    run_worker(fork, socket.socket(fileno=FIRST_FD), FIRST_FD + 1, setup, error)
     os._exit(0)
 
 
 def run_worker(request: msg.Fork, sock: socket.socket, arena_fd: int, setup: Any, error: str) -> None:
     """The life of a worker process, from its fork to its end."""
     channel: Channel[msg.ToWorker] = Channel(sock, msg.ToWorker)
-    _settle_in(request.worker)
-    worker: Worker | None = None
-    if not error:
-        worker, error = _make_worker(request, setup)
-    if worker is None:
-        channel.queue(msg.CannotStart(error))
-        channel.flush()
-        return
-    channel.queue(msg.Started())
-    channel.flush()
-    process = WorkerProcess(channel, worker, OwnArena(request.worker, arena_fd, request.keep_bytes), request.spill_to)
+    _settle_in(request)
+    worker = None if error else Worker(dataclasses.replace(setup, metadata=_metadata(request)))
     try:
-        process.serve()
-        process.end()
-    except PeerGone:
-        worker.teardown()
+        end_when_asked()
+        if worker is not None:
+            error = _set_up(worker, request)
+        if worker is None or error:
+            channel.queue(msg.CannotStart(error))
+            channel.flush()
+        else:
+            channel.queue(msg.Started(private_bytes()))
+            channel.flush()
+            arena = OwnArena(request.worker, arena_fd, request.keep_bytes)
+            keeper = MemoryKeeper(request.share_bytes)
+            watch_for_out_of_memory(keeper)
+            process = WorkerProcess(channel, worker, arena, request.spill_to, keeper)
+            process.serve()
+            ignore_asking()
+            process.end()
+    except (PeerGone, Ended):
+        pass
+    finally:
+        ignore_asking()
+        if worker is not None:
+            worker.teardown()
     sys.stdout.flush()
     sys.stderr.flush()
 
 
-def _make_worker(request: msg.Fork, setup: WorkerSetup) -> tuple[Worker | None, str]:
-    metadata = WorkerMetadata(worker_id=str(request.worker), rank=request.rank, num_workers=request.num_workers)
-    worker = Worker(dataclasses.replace(setup, metadata=metadata))
-    if request.op is None:
-        return worker, ""
+def _metadata(request: msg.Fork) -> WorkerMetadata:
+    return WorkerMetadata(
+        worker_id=str(request.worker),
+        node=NodeInfo(request.node),
+        devices=request.devices,
+        rank=request.rank,
+        num_workers=request.num_workers,
+    )
+
+
+def _set_up(worker: Worker, request: msg.Fork) -> str:
+    """Set up the stages of a worker that serves one op; the error, if there is one."""
     try:
-        worker.prepare(worker.plan.ops[request.op])
+        if request.op is not None:
+            worker.prepare(worker.plan.ops[request.op])
     except SetupFailed as failed:
-        worker.teardown()
-        return None, str(failed)
-    return worker, ""
+        if request.is_limited and isinstance(failed.__cause__, MemoryError):
+            return (
+                f"{failed}\nA worker of this stage may take {show_size(request.share_bytes)} for itself; "
+                "say what the stage needs with Resources(memory_gb=…), or give the run more memory"
+            )
+        return str(failed)
+    if request.is_limited:
+        # What the setup has loaded is not taken from it, and the largest record must have room.
+        limit_private_memory(max(request.share_bytes, RECORD_COPIES * worker.plan.settings.max_record_bytes))
+    return ""
 
 
-def _settle_in(number: int) -> None:
+def _settle_in(request: msg.Fork) -> None:
     """What a fork leaves to be done."""
-    name_process(f"thresher-w{number}")
+    name_process(f"thresher-w{request.worker}")
+    show_devices(request.visible)
+    if request.yields:
+        os.nice(YIELDING)
+    if request.is_limited:
+        limit_private_memory(request.share_bytes)
     faulthandler.enable()
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # a text file, as Python opened it
     random = sys.modules.get("numpy.random")

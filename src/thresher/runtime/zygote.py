@@ -18,6 +18,7 @@ import sys
 import traceback
 from typing import Any, NoReturn
 
+from thresher.runtime.large_gate import create_table
 from thresher.runtime.launch import FIRST_FD, launch_zygote, search_path, start_python
 from thresher.runtime.memory import choose_memory_pool
 from thresher.runtime.messages import Exited, Fork, Forked, FromZygote, Load, ToZygote
@@ -69,6 +70,7 @@ def main(driver_pid: int, environment: dict[str, str]) -> NoReturn:
     for module in _PRELOADED:
         __import__(module)
     choose_memory_pool()
+    create_table()
     server = _Server(channel, environment)
     with contextlib.suppress(PeerGone):
         server.serve()

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import msgspec
 
+from thresher.scheduler.model import LOCAL_NODE
+
 
 class TaskRef(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """One task inside a Dispatch."""
@@ -24,10 +26,12 @@ class StartWorker(Action, frozen=True, gc=False, omit_defaults=True):
 
     worker: int  # new id, never used before in this run
     op: int | None = None  # the op it serves; None: a shared worker, for every op without workers of its own
+    node: str = LOCAL_NODE  # where it shall run
+    devices: tuple[int, ...] = ()  # accelerators of that node it may use; several workers may share one
 
 
 class StopWorker(Action, frozen=True, gc=False, omit_defaults=True):
-    """End a worker that is no longer needed. No answer."""
+    """End a worker that is no longer needed, or whose place another one takes. It holds no task. No answer."""
 
     worker: int  # its id
 

@@ -7,9 +7,10 @@ from heapq import heappop, heappush
 
 from thresher.scheduler.actions import Dispatch, Resume, TaskRef
 from thresher.scheduler.backpressure import credit_of, may_run, saw_starving
+from thresher.scheduler.holding import hold, set_groups
 from thresher.scheduler.lineage import first_leaf, oldest_task, unlink
 from thresher.scheduler.model import NO_LIMIT
-from thresher.scheduler.placement import hold, set_groups
+from thresher.scheduler.pools import send_off
 from thresher.scheduler.state import HELD, PARKED, READY, UP, Group, Op, Pool, State, Task, Unit, Worker
 
 GENERATORS = 2  # different emitting ops a worker may hold tasks of, so that at most two can be parked
@@ -25,6 +26,9 @@ def dispatch(state: State) -> None:
     if state.stopping:
         state.touched_workers.clear()
         return
+    if state.fleet.parked_leaving:
+        for worker in state.fleet.parked_leaving.values():
+            resume_leaving(state, worker)
     while True:
         for worker in state.touched_workers:
             serve_worker(state, worker)
@@ -104,6 +108,14 @@ def resume_source(state: State, worker: Worker) -> None:
             return
 
 
+def resume_leaving(state: State, worker: Worker) -> None:
+    """Let a worker that leaves go on with its oldest parked generator; it is not among those that `fill` looks at."""
+    if worker.parked and worker.groups < state.spec.depth and worker.state == UP:
+        task = min(worker.parked.values(), key=lambda parked: parked.key)
+        if may_run(state, task):
+            resume(state, task)
+
+
 def fill(state: State, pool: Pool, level: int) -> None:
     """Give work to workers of a pool that hold `level` groups."""
     free = pool.free[level]
@@ -141,7 +153,10 @@ def assign(state: State, op: Op, level: int) -> bool:
         if op.source and level == 0:
             saw_starving(state, op)
         return False
-    start(state, worker, op, take_group(state, op, ready, len(op.pool.free[level])))
+    size = group_size(op, op.nready // len(op.pool.free[level]))
+    if state.spec.worker_max_tasks:
+        size = min(size, max(1, state.spec.worker_max_tasks - worker.taken))
+    start(state, worker, op, take_group(state, op, ready, size))
     return True
 
 
@@ -242,13 +257,12 @@ def resume(state: State, task: Task) -> None:
     state.out.append(Resume(worker.id, task.id, credit_of(state, task)))
 
 
-def take_group(state: State, op: Op, first: Task, takers: int) -> list[Task]:
+def take_group(state: State, op: Op, first: Task, size: int) -> list[Task]:
     """The first ready task of an op, which has its reserve, and those behind it that go along in one Dispatch."""
     heap = op.ready
     heappop(heap)
     op.nready -= 1
     tasks = [first]
-    size = group_size(op, (op.nready + 1) // takers)
     while len(tasks) < size and not first.exempt:
         task = head_ready(op)
         if task is None or not may_run(state, task):
@@ -318,4 +332,8 @@ def start(state: State, worker: Worker, op: Op, tasks: list[Task], *, run_throug
         if not held:
             op.seats += 1
     set_groups(worker, worker.groups + 1)
+    if state.spec.worker_max_tasks:
+        worker.taken += len(tasks)
+        if worker.taken >= state.spec.worker_max_tasks:
+            send_off(state, worker)
     state.out.append(Dispatch(worker.id, op.index, tuple(refs)))

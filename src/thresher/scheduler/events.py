@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from thresher.scheduler.model import UnitSpec
+from thresher.scheduler.model import NodeSpec, UnitSpec
 
 
 class Emitted(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
@@ -44,7 +44,8 @@ class WorkerReady(Event, frozen=True, gc=False, omit_defaults=True):
     """A worker is set up and takes tasks."""
 
     worker: int  # id from StartWorker
-    node: str = ""  # where it runs
+    node: str = ""  # where it runs; "": where StartWorker put it
+    setup_s: float = 0.0  # time from StartWorker until now; 0: not measured
 
 
 class WorkerSetupFailed(Event, frozen=True, gc=False, omit_defaults=True):
@@ -62,9 +63,10 @@ class WorkerLost(Event, frozen=True, gc=False, omit_defaults=True):
 
 
 class NodeJoined(Event, frozen=True, gc=False, omit_defaults=True):
-    """A machine became available."""
+    """A machine became available, or came back."""
 
     node: str  # its name
+    spec: NodeSpec | None = None  # what it has; None: it is one of RunSpec.nodes
 
 
 class NodeLost(Event, frozen=True, gc=False, omit_defaults=True):
@@ -145,6 +147,14 @@ class MemorySample(Event, frozen=True, gc=False, omit_defaults=True):
     limit_bytes: int  # the ceiling; 0: none
 
 
+class WorkerMemory(Event, frozen=True, gc=False, omit_defaults=True):
+    """Memory of one worker, measured. Sent when it is above the worker's limit, and for all when memory is short."""
+
+    worker: int  # id from StartWorker
+    private_bytes: int  # what it has for itself, shared memory left out
+    limit_bytes: int = 0  # what it should stay below; 0: no limit
+
+
 class Tick(Event, frozen=True, gc=False, omit_defaults=True):
     """Time has passed."""
 
@@ -172,6 +182,7 @@ AnyEvent = (
     | UnitCommitted
     | CommitFailed
     | MemorySample
+    | WorkerMemory
     | Tick
     | StopRequested
 )

@@ -37,6 +37,7 @@ def check(scheduler: Scheduler) -> None:
     for worker in state.workers.values():
         check_worker(state, worker)
     check_units(state)
+    check_nodes(state)
 
 
 def require(holds: bool, message: str, about: Task | Worker | None = None) -> None:
@@ -114,8 +115,31 @@ def check_worker(state: State, worker: Worker) -> None:
     for level, free in enumerate(worker.pool.free):
         listed = worker.id in free
         require(
-            listed == (worker.state == UP and worker.groups == level), "wrongly listed among those with room", worker
+            listed == (worker.state == UP and not worker.leaving and worker.groups == level),
+            "wrongly listed among those with room",
+            worker,
         )
+
+
+def check_nodes(state: State) -> None:
+    """What nodes have left is what they had without what their workers take, and never less than nothing."""
+    fleet = state.fleet
+    left = fleet.empty.copy()
+    for worker in state.workers.values():
+        if worker.place.node in left.room:
+            left.take(worker.pool.need, worker.place)
+    for node, room in fleet.nodes.room.items():
+        same = room.free_parts == left.room[node].free_parts and room.memory_bytes == left.room[node].memory_bytes
+        require(same, f"node {node!r} has {room} left, its workers leave {left.room[node]}")
+        held = all(parts >= 0 for parts in room.free_parts) and all(amount > -1e-6 for _, amount in room.custom)
+        require(held and room.memory_bytes >= -1, f"node {node!r} is over-committed: {room}")
+        shared = sum(1 for w in state.workers.values() if w.place.node == node and w.pool.dedicated is None)
+        require(fleet.shared_on[node] == shared, f"node {node!r} counts {fleet.shared_on[node]} shared, has {shared}")
+    for pool in state.pools:
+        leaving = sum(1 for w in state.workers.values() if w.pool is pool and w.leaving)
+        up = sum(1 for w in state.workers.values() if w.pool is pool and w.state == UP)
+        require(pool.up == up, f"{pool.up} workers of a pool are counted as ready, {up} are")
+        require(pool.leaving == leaving, f"{pool.leaving} workers of a pool are counted as leaving, {leaving} are")
 
 
 def check_units(state: State) -> None:

@@ -17,6 +17,20 @@ class IllegalEvent(ValueError):
     """An event that cannot happen in this state, for example the end of a task that no worker holds."""
 
 
+LOCAL_NODE = "local"
+"""The node of a run that names none."""
+
+
+class NodeSpec(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, kw_only=True):
+    """A machine and what its workers share."""
+
+    node: str = LOCAL_NODE  # its name
+    cpus: float = 1.0  # cores; soft: workers are spread by them, never refused
+    gpus: tuple[int, ...] = ()  # accelerators: the memory of each device in bytes, at its index
+    memory_bytes: int = 0  # host memory that workers may ask for; 0: not counted
+    custom: dict[str, float] = {}  # named resources, as the stages ask for them
+
+
 class OpSpec(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, kw_only=True):
     """A fused group of stages: what one worker call runs."""
 
@@ -27,11 +41,22 @@ class OpSpec(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, kw_only=
     source: bool = False  # entry op: its tasks are whole units (or streams)
     sink: bool = False  # ends in a writer: emits nothing, and finishing a unit needs a Commit
     ordered: bool = False  # a sink fed by another op: takes a unit's tasks in lineage order, all on one worker
-    dedicated_workers: int | None = None  # workers of its own; None: any shared worker
+    dedicated: bool = False  # has workers of its own, as many as balancing gives it
+    dedicated_workers: int | None = None  # has exactly so many workers of its own, whatever `dedicated` says
     batch_size: int = 1  # tasks per call
     max_attempts: int = 3  # how often a task may be blamed for a failure before the run fails
     output_bytes: int = 1_000_000  # first guess of the bytes of one emitted batch, corrected by measured sizes
-    cpus: float = 1.0  # CPUs of one call in a shared worker
+    cpus: float = 1.0  # CPUs of one call in a shared worker, or of one worker of its own
+    gpus: float = 0.0  # accelerators of one worker: below 1 a share of one device, otherwise whole devices
+    gpu_memory_bytes: int = 0  # memory of one device that a worker needs; instead of `gpus`
+    memory_bytes: int = 0  # host memory that a worker needs for itself
+    custom: dict[str, float] = {}  # named resources that a worker needs
+    setup_s: float = 0.0  # first guess of the time a worker takes to start, corrected by measured times
+
+    @property
+    def has_own_workers(self) -> bool:
+        """Whether its tasks go to workers of its own; otherwise any shared worker takes them."""
+        return self.dedicated or self.dedicated_workers is not None
 
 
 class UnitSpec(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
@@ -60,11 +85,18 @@ class RunSpec(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, kw_only
     setup_attempts: int = 3  # failed worker starts in a row, per op, before the run fails
     memory_high: float = 0.9  # share of the memory limit at which new units wait
     memory_low: float = 0.8  # share at which they may start again
+    memory_critical: float = 0.95  # share at which idle workers are stopped, and then the largest one is recycled
+    nodes: tuple[NodeSpec, ...] = ()  # the machines; empty: one "local" with shared_workers CPUs and no devices
+    autoscale_interval_s: float = 2.0  # time between two decisions about the numbers of dedicated workers; 0: never
+    max_workers_per_stage: int = 0  # most workers of an op that balances itself; 0: as many as fit
+    worker_max_lifetime_s: float = 0.0  # age at which a worker is recycled; 0: never
+    worker_restart_interval_s: float = 0.0  # least time between two workers recycled for their age
+    worker_max_tasks: int = 0  # tasks after which a worker is recycled; 0: never
 
     def __post_init__(self) -> None:
         for index, op in enumerate(self.ops):
             check_op(self, index, op)
-        if any(op.dedicated_workers is None for op in self.ops) and self.shared_workers < 1:
+        if any(not op.has_own_workers for op in self.ops) and self.shared_workers < 1:
             raise ValueError(f"shared_workers is {self.shared_workers}, but ops without workers of their own need >= 1")
         if self.depth < 1:
             raise ValueError(f"depth is {self.depth}; a worker must be able to hold at least 1 group")
@@ -83,8 +115,24 @@ def check_op(spec: RunSpec, index: int, op: OpSpec) -> None:
         raise ValueError(f"{where} has batch_size={op.batch_size}, max_attempts={op.max_attempts}; both must be >= 1")
     if op.dedicated_workers is not None and op.dedicated_workers < 1:
         raise ValueError(f"{where} has dedicated_workers={op.dedicated_workers}; give None (shared) or at least 1")
+    check_resources(where, op)
     if op.next is not None:
         if not index < op.next < len(spec.ops):
             raise ValueError(f"{where} has next={op.next}; legal is a later op, {index + 1} to {len(spec.ops) - 1}")
         if spec.ops[op.next].source:
             raise ValueError(f"{where} has next={op.next}, which is a source; sources only take units")
+
+
+def check_resources(where: str, op: OpSpec) -> None:
+    """Raise ValueError if what a worker of the op needs makes no sense."""
+    asked = {"cpus": op.cpus, "gpus": op.gpus, "gpu_memory_bytes": op.gpu_memory_bytes, "memory_bytes": op.memory_bytes}
+    for name, value in {**asked, **op.custom}.items():
+        if value < 0:
+            raise ValueError(f"{where} has {name}={value}; legal is 0 or more")
+    if op.gpus > 1 and op.gpus != int(op.gpus):
+        raise ValueError(f"{where} has gpus={op.gpus}; legal is a fraction below 1 or a whole number")
+    if op.gpus and op.gpu_memory_bytes:
+        raise ValueError(f"{where} has gpus={op.gpus} and gpu_memory_bytes={op.gpu_memory_bytes}; give one of them")
+    hard = op.gpus or op.gpu_memory_bytes or op.memory_bytes or op.custom
+    if hard and not op.has_own_workers:
+        raise ValueError(f"{where} asks for resources that only workers of its own hold; give dedicated=True")

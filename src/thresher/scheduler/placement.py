@@ -1,55 +1,88 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Book-keeping of which worker holds which task, and which workers have room."""
+"""Whether all workers of a run have a place together; if they never will, the reason for people."""
 
 from __future__ import annotations
 
-from thresher.scheduler.state import RUNNING, UP, Group, Op, State, Task, Worker
+from thresher.scheduler.capacity import PARTS, Need, need_of, nodes_of, size_of
+from thresher.scheduler.model import NodeSpec, RunSpec
+from thresher.scheduler.nodes import Nodes
 
 
-def hold(state: State, worker: Worker, task: Task, group: Group) -> None:
-    """Book a task as running on a worker."""
-    task.state = RUNNING
-    task.worker = worker
-    task.group = group
-    worker.queue[task] = None
-    state.running += 1
-    if task.op.source and task.op.emits:
-        state.running_sources += 1
+def packed(empty: Nodes, wanted: list[tuple[Need, int]]) -> Nodes | None:
+    """Empty nodes with all these workers in them, the largest placed first; None if they do not fit together."""
+    filled = empty.copy()
+    for need, count in sorted(wanted, key=lambda item: size_of(item[0]), reverse=True):
+        for _ in range(count):
+            if not filled.place(need):
+                return None
+    return filled
 
 
-def let_go(state: State, worker: Worker, task: Task) -> None:
-    """Book a task as no longer in its worker's queue."""
-    del worker.queue[task]
-    state.running -= 1
-    if task.op.source and task.op.emits:
-        state.running_sources -= 1
-    group = task.group
-    assert group is not None, task.story()
-    task.group = None
-    group.left -= 1
-    if not group.left:
-        set_groups(worker, worker.groups - 1)
-        if worker.sinks or worker.parked:
-            state.touched_workers.append(worker)
+def fits_ever(spec: RunSpec) -> list[str]:
+    """Why ops of a run can never be placed on its nodes, one message for each; empty if all is well."""
+    nodes = nodes_of(spec)
+    empty = Nodes(nodes)
+    wanted = []
+    messages = []
+    for op in spec.ops:
+        need = need_of(op)
+        if not op.has_own_workers or not need.hard:
+            continue
+        lacking = lacks(need, nodes)
+        if not lacking and empty.find(need) is None:
+            lacking = [f"{describe(need)} on one node, and no node has all of it"]
+        messages += [f"{op.name} needs {lack}" for lack in lacking]
+        wanted.append((op.name, need, op.dedicated_workers or 1))
+    if messages:
+        return messages
+    together: list[tuple[Need, int]] = []
+    for name, need, count in sorted(wanted, key=lambda item: size_of(item[1]), reverse=True):
+        together.append((need, count))
+        if packed(empty, together) is None:
+            room = next(n for n in range(count - 1, -1, -1) if packed(empty, [*together[:-1], (need, n)]) is not None)
+            messages.append(
+                f"{name} needs room for {count} worker{'s' * (count > 1)} with {describe(need)}, "
+                f"beside the other stages there is room for {room}"
+            )
+            together.pop()
+    return messages
 
 
-def leave_op(worker: Worker, op: Op) -> None:
-    """Book that a worker holds one task less of an op, parked ones included."""
-    if not op.tracked:
-        return
-    held = worker.ops[op.index] - 1
-    if held:
-        worker.ops[op.index] = held
-    else:
-        del worker.ops[op.index]
-        op.seats -= 1
+def lacks(need: Need, nodes: tuple[NodeSpec, ...]) -> list[str]:
+    """Each single thing that no node has enough of, with what there is."""
+    found = []
+    most = max(len(node.gpus) for node in nodes)
+    if need.whole > most:
+        found.append(f"gpus={need.whole}, the largest node has {most}")
+    if need.parts and not most:
+        found.append(f"gpus={need.parts / PARTS:g}, the largest node has 0")
+    if need.gpu_memory_bytes:
+        largest = max((memory for node in nodes for memory in node.gpus), default=0)
+        if need.gpu_memory_bytes > largest:
+            what = f"the largest device has {gigabytes(largest)}" if most else "no node has a device"
+            found.append(f"gpu_memory_gb={need.gpu_memory_bytes / 1e9:g}, {what}")
+    largest = max(node.memory_bytes for node in nodes)
+    if need.memory_bytes > largest and all(node.memory_bytes for node in nodes):
+        found.append(f"memory_gb={need.memory_bytes / 1e9:g}, the largest node has {gigabytes(largest)}")
+    for name, amount in need.custom:
+        most_custom = max(node.custom.get(name, 0.0) for node in nodes)
+        if amount > most_custom:
+            found.append(f"{name}={amount:g}, the largest node has {most_custom:g}")
+    return found
 
 
-def set_groups(worker: Worker, groups: int) -> None:
-    """Move a worker to its place among those with room."""
-    free = worker.pool.free
-    if worker.groups < len(free):
-        free[worker.groups].pop(worker.id, None)
-    worker.groups = groups
-    if groups < len(free) and worker.state == UP:
-        free[groups][worker.id] = worker
+def describe(need: Need) -> str:
+    """A need in words."""
+    words = []
+    if need.whole or need.parts:
+        words.append(f"gpus={need.whole or need.parts / PARTS:g}")
+    if need.gpu_memory_bytes:
+        words.append(f"gpu_memory_gb={need.gpu_memory_bytes / 1e9:g}")
+    if need.memory_bytes:
+        words.append(f"memory_gb={need.memory_bytes / 1e9:g}")
+    return ", ".join(words + [f"{name}={amount:g}" for name, amount in need.custom])
+
+
+def gigabytes(nbytes: int) -> str:
+    """Bytes as people write them."""
+    return f"{nbytes / 1e9:g} GB"

@@ -7,6 +7,7 @@ from thresher.scheduler.model import RunSpec
 from thresher.scheduler.state import Op, State, Task, chain
 
 TIME_WEIGHT = 0.2  # weight of the newest time in the average
+FLOW_TASKS = 20  # tasks that sums of the recent past reach back, and two more for each worker
 SIZE_DECAY = 8  # a size above the estimate counts at once; below, 1/8 of the difference
 
 
@@ -50,9 +51,9 @@ def set_window(state: State) -> None:
     """Batches in flight at which each source waits: some for each worker; whole groups where all tasks are tiny."""
     spec = state.spec
     batches = spec.window_batches * spec.shared_workers
-    for op in state.ops:
-        if op.spec.dedicated_workers is not None:
-            batches += spec.depth * op.spec.dedicated_workers * op.spec.batch_size
+    for pool in state.pools:
+        if pool.dedicated is not None:
+            batches += spec.depth * pool.target * spec.ops[pool.dedicated].batch_size
     for source in state.ops:
         if source.source:
             group = min(tiny_group(spec, op) for op in chain(source))
@@ -62,3 +63,11 @@ def set_window(state: State) -> None:
 def tiny_group(spec: RunSpec, op: Op) -> int:
     """Tasks of this op that are tiny together, in time and in what they emit."""
     return min(op.group, max(1, spec.group_bytes // op.estimate)) if op.emits else op.group
+
+
+def saw_flow(op: Op, busy_s: float, outputs: int, ended: int) -> None:
+    """Take a report into the sums of the recent past, from which times and fan-outs are derived together."""
+    loss = 1 / (FLOW_TASKS + 2 * op.pool.target)
+    op.seen_busy_s += busy_s - loss * op.seen_busy_s
+    op.seen_outputs += outputs - loss * op.seen_outputs
+    op.seen_tasks += ended - loss * op.seen_tasks

@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
-from thresher.scheduler.actions import Fail, Requeue, StartWorker
+from thresher.scheduler.actions import Fail, Requeue
 from thresher.scheduler.backpressure import release, return_reserve
 from thresher.scheduler.dispatch import enqueue
+from thresher.scheduler.holding import leave_op, let_go
 from thresher.scheduler.lineage import subtree
-from thresher.scheduler.placement import leave_op, let_go
+from thresher.scheduler.pools import remove_worker, replace_worker
 from thresher.scheduler.state import (
     ENDED,
     HELD,
@@ -19,7 +20,6 @@ from thresher.scheduler.state import (
     UP,
     VOID,
     Op,
-    Pool,
     State,
     Task,
     Unit,
@@ -38,47 +38,33 @@ def fail(state: State, reason: str, unit: Unit | None = None, op: Op | None = No
         state.out.append(Fail(reason, unit.name if unit else "", op.index if op else None))
 
 
-def start_worker(state: State, pool: Pool) -> None:
-    """Ask for one more worker of a pool."""
-    worker = Worker(state.next_worker, pool)
-    state.next_worker += 1
-    state.workers[worker.id] = worker
-    pool.size += 1
-    state.out.append(StartWorker(worker.id, pool.dedicated))
-
-
-def remove_worker(state: State, worker: Worker) -> None:
-    """Forget a worker that is gone, after everything it held was dealt with."""
-    del state.workers[worker.id]
-    worker.pool.size -= 1
-    for free in worker.pool.free:
-        free.pop(worker.id, None)
-
-
 def setup_failed(state: State, worker: Worker, message: str) -> None:
     """Start another worker, unless its pool has failed too often."""
     pool = worker.pool
-    remove_worker(state, worker)
     pool.setup_failures += 1
     if pool.setup_failures >= state.spec.setup_attempts:
         op = None if pool.dedicated is None else state.ops[pool.dedicated]
         who = "shared workers" if op is None else f"workers of op {op.spec.name!r}"
+        remove_worker(state, worker)
         fail(state, f"{who} could not be set up, {pool.setup_failures} times in a row: {message}", op=op)
-    elif not state.stopping:
-        start_worker(state, pool)
+    else:
+        replace_worker(state, worker)
 
 
-def worker_lost(state: State, worker: Worker, reason: str) -> None:
-    """Deal with everything a lost worker held. Blame only what it was working on."""
+def worker_lost(state: State, worker: Worker, reason: str, *, with_node: bool = False) -> None:
+    """Deal with everything a lost worker held. Blame only what it was working on, and nothing if its node was lost."""
     if worker.state == STARTING:
-        setup_failed(state, worker, reason)
+        if with_node:
+            replace_worker(state, worker)
+        else:
+            setup_failed(state, worker, reason)
         return
     worker.state = LOST
     pool = worker.pool
-    pool.losses += 1
+    pool.losses += not with_node
     if pool.losses > IDLE_LOSSES + pool.size:
         fail(state, f"{pool.losses} workers were lost and none of them finished a task; the last one: {reason}")
-    blamed = blamed_items(worker)
+    blamed = set() if with_node else blamed_items(worker)
     restarts: dict[Unit, Op | None] = {}
     for item in list(worker.queue):
         if isinstance(item, Unit):
@@ -95,9 +81,7 @@ def worker_lost(state: State, worker: Worker, reason: str) -> None:
         if op is not None:
             blame_unit(state, unit, op, reason)
         restart(state, unit)
-    remove_worker(state, worker)
-    if not state.stopping and not state.over:
-        start_worker(state, pool)
+    replace_worker(state, worker)
 
 
 def blamed_items(worker: Worker) -> set[Task | Unit]:
@@ -222,6 +206,8 @@ def void(state: State, unit: Unit) -> None:
     if worker is not None:
         unit.sink_worker = None
         worker.units.pop(unit.name, None)
+        if worker.leaving:
+            state.fleet.leaving.append(worker)
         if worker.state == UP:
             state.out.append(Requeue(worker.id, (), unit.name, unit.epoch))
     unit.key = new_key(state, unit.key[0], unit.key[1])
@@ -253,6 +239,8 @@ def take_back(state: State, task: Task) -> None:
     assert worker is not None, task.story()
     del worker.parked[task.id]
     leave_op(worker, task.op)
+    if worker.leaving:
+        state.fleet.leaving.append(worker)
     if worker.state == UP:
         state.out.append(Requeue(worker.id, (task.id,)))
 

@@ -17,6 +17,8 @@ from collections import OrderedDict
 from typing import Any
 
 from thresher.scheduler.actions import AnyAction
+from thresher.scheduler.capacity import Need, Place, need_of
+from thresher.scheduler.fleet import Fleet
 from thresher.scheduler.model import OpSpec, RunSpec
 
 READY, HELD, RUNNING, PARKED, DONE, VOID = range(6)
@@ -177,6 +179,9 @@ class Op:
         "pool",
         "ready",
         "seats",
+        "seen_busy_s",
+        "seen_outputs",
+        "seen_tasks",
         "sink",
         "source",
         "spec",
@@ -211,18 +216,44 @@ class Op:
         self.credit = self.estimate  # bytes a task may emit before it parks
         self.limit = 0  # bytes in flight up to which this op may start
         self.window = 0  # batches in flight at which this source waits
+        self.seen_busy_s = 0.0  # time of its tasks, what they emitted and how many ended: sums of the recent past
+        self.seen_outputs = 0.0
+        self.seen_tasks = 0.0
 
 
 class Worker:
     """One worker and what it holds."""
 
-    __slots__ = ("groups", "id", "node", "ops", "parked", "pool", "queue", "sinks", "state", "units")
+    __slots__ = (
+        "born_s",
+        "done",
+        "groups",
+        "id",
+        "leaving",
+        "node",
+        "ops",
+        "parked",
+        "place",
+        "pool",
+        "private_bytes",
+        "queue",
+        "sinks",
+        "state",
+        "taken",
+        "units",
+    )
 
-    def __init__(self, worker_id: int, pool: Pool) -> None:
+    def __init__(self, worker_id: int, pool: Pool, place: Place) -> None:
         self.id = worker_id
         self.pool = pool
+        self.place = place  # node and devices it was given
+        self.node = place.node  # where it says it runs
         self.state = STARTING
-        self.node = ""
+        self.leaving = False  # gets no new tasks, finishes what it has, and is stopped then
+        self.born_s = 0.0  # when it was ready
+        self.done = 0  # tasks it finished
+        self.taken = 0  # tasks it was given
+        self.private_bytes = 0  # its own memory, as last measured
         self.groups = 0  # groups of tasks it holds
         self.queue: dict[Task | Unit, None] = {}  # tasks to run and units to commit, in the order they were sent
         self.ops: dict[int, int] = {}  # tracked op -> its tasks here, parked ones included
@@ -234,7 +265,8 @@ class Worker:
         """Everything known about the worker, for messages."""
         queue = [item.id if isinstance(item, Task) else f"commit {item.name}" for item in self.queue]
         return (
-            f"worker {self.id} ({WORKER_STATES[self.state]}), {self.groups} groups, queue {queue}, "
+            f"worker {self.id} ({WORKER_STATES[self.state]}{', leaving' * self.leaving}) on {self.node}, "
+            f"devices {self.place.devices}, {self.groups} groups, queue {queue}, "
             f"parked {list(self.parked)}, tasks by op {self.ops}, writes {list(self.units)}"
         )
 
@@ -242,14 +274,40 @@ class Worker:
 class Pool:
     """Workers that serve the same ops."""
 
-    __slots__ = ("dedicated", "free", "inner", "losses", "setup_failures", "size", "sources")
+    __slots__ = (
+        "balances",
+        "dedicated",
+        "free",
+        "inner",
+        "leaving",
+        "losses",
+        "low_most",
+        "low_since_s",
+        "measured_setup",
+        "need",
+        "setup_failures",
+        "setup_s",
+        "size",
+        "sources",
+        "target",
+        "up",
+    )
 
-    def __init__(self, ops: list[Op], dedicated: int | None, depth: int) -> None:
-        self.dedicated = dedicated  # the op they serve; None: the shared workers
+    def __init__(self, ops: list[Op], own: OpSpec | None, spec: RunSpec) -> None:
+        self.dedicated = None if own is None else own.index  # the op they serve; None: the shared workers
+        self.need: Need = need_of(own)  # what one worker takes from its node
+        self.balances = own is not None and own.dedicated_workers is None  # how many there are follows what is measured
+        self.target = spec.shared_workers if own is None else own.dedicated_workers or 1  # workers it should have
+        self.leaving = 0  # workers that get no new tasks
+        self.setup_s = 0.0 if own is None else own.setup_s  # time that a worker takes to start
+        self.measured_setup = False  # setup_s is no guess any more
+        self.low_since_s = -1.0  # since when fewer workers would do; -1: they would not
+        self.low_most = 0  # most workers that were good since then
         self.inner = [op for op in ops if not op.source]  # most downstream first
         self.sources = [op for op in ops if op.source]
-        self.free: list[OrderedDict[int, Worker]] = [OrderedDict() for _ in range(depth)]  # by groups held
-        self.size = 0  # workers that are up or starting
+        self.free: list[OrderedDict[int, Worker]] = [OrderedDict() for _ in range(spec.depth)]  # by groups held
+        self.size = 0  # workers that are up or starting, those that leave included
+        self.up = 0  # of these, workers that are ready
         self.setup_failures = 0  # in a row
         self.losses = 0  # workers lost since a task of this pool ended
 
@@ -261,8 +319,10 @@ class State:
         "commits",
         "committed",
         "excess",
+        "fleet",
         "listing",
         "listing_input",
+        "measuring",
         "next_root",
         "next_worker",
         "oldest_units",
@@ -294,6 +354,8 @@ class State:
         self.spec = spec
         self.ops = [Op(op) for op in spec.ops]
         self.pools: list[Pool] = []
+        self.fleet = Fleet(spec)
+        self.measuring = False  # some numbers of workers follow what is measured
         self.workers: dict[int, Worker] = {}
         self.units: dict[str, Unit] = {}  # all that are not committed, streams included
         self.tasks: dict[int, Task] = {}  # all that wait, run or are parked
@@ -323,49 +385,9 @@ class State:
         self.touched_workers: list[Worker] = []  # workers that may take something in this step
 
 
-def build(spec: RunSpec) -> State:
-    """The state before the first event: ops linked, pools made, no workers yet."""
-    state = State(spec)
-    for op in state.ops:
-        if op.spec.next is not None:
-            op.next = state.ops[op.spec.next]
-    for op in state.ops:
-        op.upstream = tuple(o for o in state.ops if op in chain(o)[1:])
-        op.limit = limit_bytes(spec, op)
-        op.gated = any(o.ordered for o in chain(op))
-    distance = {op.index: len(chain(op)) for op in state.ops}
-    order = sorted(state.ops, key=lambda op: (distance[op.index], op.index))
-    shared = [op for op in order if op.spec.dedicated_workers is None]
-    if shared:
-        state.pools.append(Pool(shared, None, spec.depth))
-    for op in order:
-        if op.spec.dedicated_workers is not None:
-            state.pools.append(Pool([op], op.index, spec.depth))
-    for pool in state.pools:
-        for op in pool.inner + pool.sources:
-            op.pool = pool
-    for op in shared:
-        if op.spec.cpus > 1:
-            op.tracked = True
-            op.max_seats = max(1, int(spec.shared_workers / op.spec.cpus))
-    return state
-
-
 def chain(op: Op) -> list[Op]:
     """The op and everything downstream of it."""
     ops = [op]
     while ops[-1].next is not None:
         ops.append(ops[-1].next)
     return ops
-
-
-def limit_bytes(spec: RunSpec, op: Op) -> int:
-    """Bytes in flight up to which an op may start: half the budget for sources, all of it for the last that emits.
-
-    If a source could fill the budget alone, the ops behind it would find no room to emit and run one task at a time.
-    """
-    before = max((len(chain(o)) - len(chain(op)) for o in op.upstream), default=0)
-    behind = sum(1 for o in chain(op)[1:] if o.emits)
-    if behind == 0:
-        return spec.budget_bytes
-    return spec.budget_bytes // 2 + spec.budget_bytes // 2 * before // (before + behind)

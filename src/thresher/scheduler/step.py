@@ -14,7 +14,10 @@ from collections.abc import Callable
 from typing import Any
 
 from thresher.scheduler.actions import AnyAction, Finish, Release, Requeue, StopWorker
+from thresher.scheduler.autoscale import first_numbers, rebalance
 from thresher.scheduler.backpressure import release, return_reserve
+from thresher.scheduler.build import build
+from thresher.scheduler.capacity import size_of
 from thresher.scheduler.dispatch import dispatch
 from thresher.scheduler.events import (
     AnyEvent,
@@ -33,13 +36,17 @@ from thresher.scheduler.events import (
     UnitCommitted,
     UnitsListed,
     WorkerLost,
+    WorkerMemory,
     WorkerReady,
     WorkerSetupFailed,
 )
+from thresher.scheduler.holding import let_go, set_groups
 from thresher.scheduler.lineage import unlink
+from thresher.scheduler.machines import on_node_joined, on_node_lost
 from thresher.scheduler.model import IllegalEvent, RunSpec
-from thresher.scheduler.placement import let_go, set_groups
-from thresher.scheduler.rates import saw_time, set_credit, set_window
+from thresher.scheduler.placement import fits_ever
+from thresher.scheduler.pools import refill, refill_wanting, stop_leaving
+from thresher.scheduler.rates import saw_flow, saw_time, set_credit, set_window
 from thresher.scheduler.recovery import (
     blame_unit,
     detach,
@@ -49,12 +56,12 @@ from thresher.scheduler.recovery import (
     give_way,
     restart,
     setup_failed,
-    start_worker,
     try_again,
     void,
     worker_lost,
 )
-from thresher.scheduler.state import DONE, OPEN, PARKED, RUNNING, STARTING, UP, VOID, State, Task, Worker, build, chain
+from thresher.scheduler.recycle import on_memory_sample, on_worker_memory, recycle_old
+from thresher.scheduler.state import DONE, OPEN, PARKED, RUNNING, STARTING, UP, VOID, State, Task, Worker, chain
 from thresher.scheduler.unblock import unblock
 from thresher.scheduler.units import add_unit, emit, finish_unit, settle
 
@@ -71,13 +78,16 @@ class Scheduler:
 
     def start(self) -> list[AnyAction]:
         """The first actions, before any event: start the workers."""
-        for pool in self.state.pools:
-            wanted = self.spec.shared_workers
-            if pool.dedicated is not None:
-                wanted = self.spec.ops[pool.dedicated].dedicated_workers or 1
-            for _ in range(wanted):
-                start_worker(self.state, pool)
-        return take_actions(self.state)
+        state = self.state
+        unplaceable = fits_ever(self.spec)
+        if unplaceable:
+            fail(state, "; ".join(unplaceable))
+            return take_actions(state)
+        first_numbers(state)
+        set_window(state)
+        for pool in sorted(state.pools, key=lambda pool: size_of(pool.need), reverse=True):
+            refill(state, pool)  # what is hardest to place has its place first
+        return take_actions(state)
 
     def step(self, event: AnyEvent) -> list[AnyAction]:
         """Take one event and decide what to do. After Finish or Fail there is nothing more to do."""
@@ -89,6 +99,8 @@ class Scheduler:
             dispatch(state)
             if not state.running and state.unfinished:
                 unblock(state)
+            if state.fleet.leaving:
+                stop_leaving(state)
             conclude(state)
         return take_actions(state)
 
@@ -148,9 +160,19 @@ def on_worker_ready(state: State, event: WorkerReady) -> None:
         return
     if worker.state != STARTING:
         raise IllegalEvent(f"worker {worker.id} is ready for the second time")
+    fleet, pool = state.fleet, worker.pool
     worker.state = UP
-    worker.node = event.node
-    worker.pool.setup_failures = 0
+    pool.up += 1
+    worker.born_s = fleet.now_s
+    fleet.by_age.append(worker)
+    if event.node and event.node != worker.node:
+        del fleet.on_node[worker.node][worker.id]
+        worker.node = event.node
+        fleet.on_node.setdefault(worker.node, {})[worker.id] = worker
+    if event.setup_s:
+        pool.setup_s = event.setup_s if not pool.measured_setup else (pool.setup_s + event.setup_s) / 2
+        pool.measured_setup = True
+    pool.setup_failures = 0
     set_groups(worker, 0)
 
 
@@ -174,16 +196,13 @@ def on_worker_lost(state: State, event: WorkerLost) -> None:
         worker_lost(state, worker, event.reason)
 
 
-def on_node_lost(state: State, event: NodeLost) -> None:
-    for worker in [w for w in state.workers.values() if w.node == event.node and w.state == UP]:
-        worker_lost(state, worker, event.reason or f"node {event.node} was lost")
-
-
 def on_task_emitted(state: State, event: TaskEmitted) -> None:
     task = find_running(state, event.task, event.worker)
     if task is None:
         return
     task.busy_s += event.busy_s
+    if state.measuring:
+        saw_flow(task.op, event.busy_s, len(event.outputs), 0)
     if task.state == VOID:
         drop_outputs(state, task, event.outputs)
     else:
@@ -196,6 +215,8 @@ def on_task_parked(state: State, event: TaskParked) -> None:
         return
     worker = state.workers[event.worker]
     task.busy_s += event.busy_s
+    if state.measuring:
+        saw_flow(task.op, event.busy_s, len(event.outputs), 0)
     if task.state == VOID:
         drop_outputs(state, task, event.outputs)
         detach(state, worker, task)
@@ -208,6 +229,8 @@ def on_task_parked(state: State, event: TaskParked) -> None:
     task.state = PARKED
     task.op.parks = True
     worker.parked[task.id] = task
+    if worker.leaving:
+        state.fleet.parked_leaving[worker.id] = worker
     state.touched_workers.append(worker)
     give_way(state, worker, task)
 
@@ -219,7 +242,10 @@ def on_task_done(state: State, event: TaskDone) -> None:
     worker = state.workers[event.worker]
     op, unit = task.op, task.unit
     worker.pool.losses = 0
+    worker.done += 1
     saw_time(state, task, event.busy_s)
+    if state.measuring:
+        saw_flow(op, event.busy_s, len(event.outputs), 1)
     if task.state == VOID:
         detach(state, worker, task)
         drop_outputs(state, task, event.outputs)
@@ -296,20 +322,19 @@ def on_commit_failed(state: State, event: CommitFailed) -> None:
     restart(state, unit)
 
 
-def on_memory_sample(state: State, event: MemorySample) -> None:
-    share = event.used_bytes / event.limit_bytes if event.limit_bytes else 0.0
-    if share >= state.spec.memory_high:
-        state.pressure = True
-    elif share < state.spec.memory_low:
-        state.pressure = False
-
-
 def on_stop_requested(state: State, event: StopRequested) -> None:
     state.stopping = True
 
 
-def on_nothing(state: State, event: Tick | NodeJoined) -> None:
-    """Recorded in the log; nothing is decided yet from the passing of time or from new machines."""
+def on_tick(state: State, event: Tick) -> None:
+    fleet = state.fleet
+    fleet.now_s = max(fleet.now_s, event.t)
+    if state.stopping:
+        return
+    recycle_old(state)
+    if fleet.wanting:
+        refill_wanting(state)
+    rebalance(state)
 
 
 HANDLERS: dict[type, Callable[[State, Any], None]] = {
@@ -317,7 +342,7 @@ HANDLERS: dict[type, Callable[[State, Any], None]] = {
     WorkerReady: on_worker_ready,
     WorkerSetupFailed: on_worker_setup_failed,
     WorkerLost: on_worker_lost,
-    NodeJoined: on_nothing,
+    NodeJoined: on_node_joined,
     NodeLost: on_node_lost,
     TaskEmitted: on_task_emitted,
     TaskParked: on_task_parked,
@@ -327,6 +352,7 @@ HANDLERS: dict[type, Callable[[State, Any], None]] = {
     UnitCommitted: on_unit_committed,
     CommitFailed: on_commit_failed,
     MemorySample: on_memory_sample,
-    Tick: on_nothing,
+    WorkerMemory: on_worker_memory,
+    Tick: on_tick,
     StopRequested: on_stop_requested,
 }

@@ -13,6 +13,7 @@ from heapq import heappop
 from thresher.scheduler.backpressure import reserve
 from thresher.scheduler.dispatch import GENERATORS, dispatch, resume, start
 from thresher.scheduler.lineage import oldest_task
+from thresher.scheduler.pools import call_back, holds_nothing
 from thresher.scheduler.recovery import restart
 from thresher.scheduler.state import PARKED, READY, UP, Op, State, Task, Worker
 
@@ -34,7 +35,15 @@ def force(state: State, task: Task) -> bool:
         reserve(state, task, op.estimate, exempt=True)
         resume(state, task)
         return True
+    if not op.pool.up:
+        return False
     workers = [w for w in state.workers.values() if w.pool is op.pool and w.state == UP]
+    if all(w.leaving for w in workers) and any(not holds_nothing(w) for w in workers):
+        for worker in workers:
+            call_back(state, worker)
+        dispatch(state)
+        return True
+    workers = [w for w in workers if not w.leaving]
     if not workers:
         return False
     if task.state != READY or not op.emits:

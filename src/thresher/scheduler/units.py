@@ -174,9 +174,12 @@ def finish_unit(state: State, unit: Unit) -> None:
     """A unit is committed: forget it."""
     forget_commit(state, unit)
     unit.state = ENDED
-    if unit.sink_worker is not None:
-        unit.sink_worker.units.pop(unit.name, None)
+    worker = unit.sink_worker
+    if worker is not None:
+        worker.units.pop(unit.name, None)
         unit.sink_worker = None
+        if worker.leaving:
+            state.fleet.leaving.append(worker)
     del state.units[unit.name]
     state.committed.add(unit.name)
     state.unfinished -= 1

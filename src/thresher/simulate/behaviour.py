@@ -23,6 +23,10 @@ class OpBehaviour:
     generator: bool = False  # emits one by one and parks when its credit is used; else everything at its end
     failures: int = 0  # times that each task fails before it succeeds
     fail_after: int = 0  # outputs it has emitted when it fails
+    setup_s: float | None = None  # time until a worker of its own is ready; None: as long as any worker
+    leak_bytes: int = 0  # memory that a worker keeps after each task
+    grows_from: str = ""  # first unit, by name, whose tasks take longer; "": none do
+    grows_by: float = 1.0  # how many times longer
 
 
 @dataclass(frozen=True)
@@ -38,6 +42,9 @@ class Behaviour:
     memory: tuple[tuple[float, float], ...] = ()  # (time, share of the limit): a memory sample
     stop_s: float | None = None  # when the run is asked to stop
     commit_failures: int = 0  # times that each commit fails before it succeeds
+    node_losses: tuple[tuple[float, str, float], ...] = ()  # (time, node, time until it is back): a machine is lost
+    tick_s: float = 0.5  # time between two Ticks; 0: none
+    worker_limit_bytes: int = 0  # memory above which a worker reports; 0: it never does
     setup_failures: int = 0  # workers, the first ones, that cannot be set up
     stream_blocks: dict[str, int] = field(default_factory=dict)  # stream -> units it is cut into
     late_close: bool = False  # a stream closes a unit with an entry of its own, not with its last batch
@@ -57,7 +64,14 @@ class Behaviour:
 
     def duration_s(self, op: int, unit: str, path: Path, step: int) -> float:
         """Time of one step of a task."""
-        return self.draw(*self.ops[op].duration_s, "time", op, unit, path, step)
+        how = self.ops[op]
+        slower = how.grows_by if how.grows_from and unit >= how.grows_from else 1.0
+        return slower * self.draw(*how.duration_s, "time", op, unit, path, step)
+
+    def setup_s(self, op: int | None) -> float:
+        """Time until a worker is ready; None: a shared one."""
+        own = None if op is None else self.ops[op].setup_s
+        return self.start_s if own is None else own
 
     def units_of_stream(self, stream: str) -> list[str]:
         """The units that a stream is cut into."""

@@ -14,7 +14,10 @@ from thresher.scheduler.actions import AnyAction
 from thresher.scheduler.events import AnyEvent
 from thresher.scheduler.model import RunSpec, UnitSpec
 from thresher.simulate.behaviour import Behaviour, Path, RuleBroken
+from thresher.simulate.places import Places
 from thresher.simulate.worker import SimulatedWorker
+
+QUIET_TICKS = 400  # Ticks without anything else to come, after which nothing ever will
 
 
 class Payload:
@@ -34,6 +37,7 @@ class SimulatedCluster:
     def __init__(self, spec: RunSpec, units: list[UnitSpec], behaviour: Behaviour) -> None:
         self.spec = spec
         self.behaviour = behaviour
+        self.places = Places(spec)
         self.specs = {unit.unit: unit for unit in units}
         self.now = 0.0
         self.workers: dict[int, SimulatedWorker] = {}
@@ -45,6 +49,10 @@ class SimulatedCluster:
         self.committed: dict[str, list[Path]] = {}  # unit -> what its sink saw, in order
         self.commit_count: dict[str, int] = {}
         self.ended: str | None = None
+        self.commit_times: list[float] = []
+        self.numbers: list[tuple[float, int | None, int]] = []  # (time, op, +1 or -1): workers started and stopped
+        self._quiet = 0
+        self._stopped_with_work: SimulatedWorker | None = None
         self.max_bytes = 0
         self.live_bytes = 0
         self._pending: list[tuple[float, int, Callable[[], None]]] = []
@@ -56,6 +64,10 @@ class SimulatedCluster:
             self.after(when, partial(self._lose_payload, which))
         for when, share in behaviour.memory:
             self.after(when, partial(self.report, events.MemorySample(int(share * 1000), 1000)))
+        for when, node, back_s in behaviour.node_losses:
+            self.after(when, partial(self._lose_node, node, back_s))
+        if behaviour.tick_s:
+            self.after(behaviour.tick_s, self._tick)
         if behaviour.stop_s is not None:
             self.after(behaviour.stop_s, partial(self.report, events.StopRequested("asked to")))
 
@@ -70,6 +82,8 @@ class SimulatedCluster:
 
     def poll(self) -> list[AnyEvent]:
         """Let time pass until something happens. An empty list means that nothing ever will."""
+        if self._stopped_with_work is not None and self.ended is None:
+            raise RuleBroken(f"worker {self._stopped_with_work.id} was stopped while it had work")
         while not self._events and self._pending:
             self.now, _, what = heappop(self._pending)
             what()
@@ -100,18 +114,49 @@ class SimulatedCluster:
     def _start_worker(self, action: actions.StartWorker) -> None:
         if action.worker in self.workers:
             raise RuleBroken(f"worker {action.worker} is started twice")
-        worker = SimulatedWorker(self, action.worker, action.op)
+        worker = SimulatedWorker(self, action)
         self.workers[action.worker] = worker
+        self.places.enter(action)
         self.started += 1
-        if self.started <= self.behaviour.setup_failures:
-            self.after(self.behaviour.start_s, worker.setup_failed)
+        self.numbers.append((self.now, action.op, 1))
+        if action.node in self.places.down:
+            worker.end()  # its NodeLost is under way
+        elif self.started <= self.behaviour.setup_failures:
+            self.after(self.behaviour.setup_s(action.op), worker.setup_failed)
         else:
-            self.after(self.behaviour.start_s, worker.ready)
+            self.after(self.behaviour.setup_s(action.op), worker.ready)
 
     def _stop_worker(self, action: actions.StopWorker) -> None:
         worker = self.live_worker(action.worker)
         if worker is not None:
-            worker.alive = False
+            self.numbers.append((self.now, worker.op, -1))
+            worker.leave_place()
+            self._send(worker, partial(self._end_worker, worker))
+
+    def _end_worker(self, worker: SimulatedWorker) -> None:
+        if self.ended is None and (worker.busy or worker.queue or worker.parked):
+            self._stopped_with_work = worker  # legal only as part of the end of the run
+        worker.end()
+
+    def _lose_node(self, node: str, back_s: float) -> None:
+        if node in self.places.down or self.ended is not None:
+            return
+        self.places.down.add(node)
+        for worker in self.workers.values():
+            if worker.alive and worker.node == node:
+                worker.end()
+        self.after(self.behaviour.latency_s, partial(self.report, events.NodeLost(node)))
+        self.after(self.behaviour.latency_s + back_s, partial(self._node_is_back, node))
+
+    def _node_is_back(self, node: str) -> None:
+        self.places.down.discard(node)
+        self.report(events.NodeJoined(node))
+
+    def _tick(self) -> None:
+        self._quiet = 0 if self._pending else self._quiet + 1
+        if self.ended is None and self._quiet < QUIET_TICKS:
+            self.report(events.Tick(self.now))
+            self.after(self.behaviour.tick_s, self._tick)
 
     def _kill(self, which: int) -> None:
         live = [worker for worker in self.workers.values() if worker.alive]
@@ -173,6 +218,7 @@ class SimulatedCluster:
             return events.CommitFailed(action.unit, action.epoch, "disk full")
         self.commit_count[action.unit] = self.commit_count.get(action.unit, 0) + 1
         self.committed.setdefault(action.unit, seen)
+        self.commit_times.append(self.now)
         return events.UnitCommitted(action.unit, action.epoch)
 
     def _end(self, action: actions.Finish | actions.Fail) -> None:

@@ -31,6 +31,16 @@ class SimResult:
     leaked: int  # payloads that were never released, though no worker was still reading them
     log: tuple[bytes, ...]  # lines of the event log, if asked for
     idle_s: float  # virtual time that workers were up and did nothing
+    commit_times: tuple[float, ...] = ()  # when units were committed
+    numbers: tuple[tuple[float, int | None, int], ...] = ()  # (time, op, +1 or -1): workers started and stopped
+
+    def rate(self, begin_s: float, end_s: float) -> float:
+        """Units committed in a second between two times."""
+        return sum(1 for t in self.commit_times if begin_s < t <= end_s) / (end_s - begin_s)
+
+    def workers(self, op: int | None, at_s: float) -> int:
+        """Workers of an op (None: shared ones) that had been started and not stopped at a time."""
+        return sum(change for t, of, change in self.numbers if of == op and t <= at_s)
 
 
 def simulate(
@@ -82,6 +92,8 @@ def simulate(
         leaked=sum(1 for task in cluster.payloads if task not in scheduler.state.tasks),
         log=tuple(log),
         idle_s=up_s - sum(worker.busy_s for worker in cluster.workers.values()),
+        commit_times=tuple(cluster.commit_times),
+        numbers=tuple(cluster.numbers),
     )
 
 

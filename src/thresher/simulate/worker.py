@@ -42,10 +42,15 @@ Item = Call | actions.Commit | list[tuple[int, TaskRef]]
 class SimulatedWorker:
     """Runs one thing at a time in virtual time."""
 
-    def __init__(self, cluster: SimulatedCluster, worker_id: int, op: int | None) -> None:
+    def __init__(self, cluster: SimulatedCluster, action: actions.StartWorker) -> None:
         self.cluster = cluster
-        self.id = worker_id
-        self.op = op
+        self.id = action.worker
+        self.op = action.op
+        self.node = action.node
+        self.devices = action.devices
+        self.placed = True
+        self.born_s = cluster.now
+        self.private_bytes = 0
         self.alive = True
         self.up = False
         self.busy = False
@@ -62,17 +67,28 @@ class SimulatedWorker:
         """Setup has ended."""
         if self.alive:
             self.up = True
-            self.report(events.WorkerReady(self.id))
+            self.report(events.WorkerReady(self.id, setup_s=self.cluster.now - self.born_s))
 
     def setup_failed(self) -> None:
         """Setup has failed."""
         if self.alive:
-            self.alive = False
+            self.end()
             self.report(events.WorkerSetupFailed(self.id, "no such model"))
+
+    def end(self) -> None:
+        """Gone; its place on the node is free."""
+        self.alive = False
+        self.leave_place()
+
+    def leave_place(self) -> None:
+        """Another worker may have its devices, once."""
+        if self.placed:
+            self.placed = False
+            self.cluster.places.leave(self.op, self.node, self.devices)
 
     def die(self) -> None:
         """Gone, with all it held."""
-        self.alive = False
+        self.end()
         self.report(events.WorkerLost(self.id, "killed"))
 
     def take(self, action: actions.Dispatch) -> None:
@@ -85,7 +101,7 @@ class SimulatedWorker:
 
     def check_ops(self, action: actions.Dispatch) -> None:
         """A worker only runs what it was started for."""
-        wanted = action.op if self.cluster.spec.ops[action.op].dedicated_workers is not None else None
+        wanted = action.op if self.cluster.spec.ops[action.op].has_own_workers else None
         if not self.up or wanted != self.op:
             raise RuleBroken(f"worker {self.id} (op {self.op}, up {self.up}) gets tasks of op {action.op}")
 
@@ -215,7 +231,15 @@ class SimulatedWorker:
             self._write(call)
             results = self._deliver(call, outputs)
             self.report(events.TaskDone(call.ref.task, self.id, results, busy_s))
+            self._leak(call.op)
         self._free()
+
+    def _leak(self, op: int) -> None:
+        """Keep some memory after a task, and tell if it is too much."""
+        behaviour = self.cluster.behaviour
+        self.private_bytes += behaviour.ops[op].leak_bytes
+        if 0 < behaviour.worker_limit_bytes < self.private_bytes:
+            self.report(events.WorkerMemory(self.id, self.private_bytes, behaviour.worker_limit_bytes))
 
     def _deliver(self, call: Call, outputs: tuple[Emitted, ...]) -> tuple[Emitted, ...]:
         """Outputs of a last op are results: they go to the driver and are not payloads."""
@@ -248,6 +272,7 @@ class SimulatedWorker:
         if output is None:
             self._write(call)
             self.report(events.TaskDone(call.ref.task, self.id, (), call.take_busy_s()))
+            self._leak(call.op)
             self._free()
             return
         emitted = self._deliver(call, (self._emit(call, output),))

@@ -12,10 +12,13 @@ import pytest
 from thresher.backends.local import LocalExecutor, available_cpus
 from thresher.core.options import RunOptions
 from thresher.core.pipeline import Pipeline
+from thresher.core.resources import Resources
 from thresher.core.stage import ProcessingStage
 from thresher.core.task import Task
 from thresher.errors import PlanError, RunFailedError, UsageError
+from thresher.runtime.accelerators import Accelerator
 from thresher.runtime.memory import available_memory, children_of
+from thresher.scheduler.model import NodeSpec
 
 
 class Repeat(ProcessingStage[Task, Task]):
@@ -76,6 +79,12 @@ def results(executor: LocalExecutor, *stages: ProcessingStage[Task, Task], tasks
         ({"autoscale_interval_s": -1}, "autoscale_interval_s: -1 is not a number of seconds"),
         ({"max_workers_per_stage": 0}, "max_workers_per_stage: 0 is not a whole number of 1 or more"),
         ({"fusion": "no"}, "fusion: 'no' is neither True nor False"),
+        ({"gpus": -1}, "gpus: -1 is neither a whole number of 0 or more nor a list"),
+        ({"worker_max_tasks": 0}, "worker_max_tasks: 0 is not a whole number of 1 or more"),
+        ({"worker_max_lifetime_m": 0}, "worker_max_lifetime_m: 0 is not a number of minutes above 0"),
+        ({"worker_restart_interval_m": "1"}, "worker_restart_interval_m: '1' is not a number of minutes above 0"),
+        ({"custom_resources": ["licence"]}, "custom_resources: ['licence'] is no mapping of names to amounts"),
+        ({"custom_resources": {"licence": -1}}, "custom_resources: licence: -1 is not a number of 0 or more"),
     ],
 )
 def test_wrong_options_are_refused_with_what_is_legal(options: dict[str, object], message: str) -> None:
@@ -110,8 +119,8 @@ def test_unfused_stages_pass_large_tasks_through_shared_memory() -> None:
 
 
 def test_a_fan_out_far_beyond_the_memory_budget_runs_through() -> None:
-    executor = LocalExecutor(workers=2, memory="128MiB", fusion=False)
-    assert len(results(executor, Repeat(400), Grow(), Shrink(), tasks=2)) == 800
+    executor = LocalExecutor(workers=2, memory="500MB", fusion=False)
+    assert len(results(executor, Repeat(400), Grow(), Shrink(), tasks=8)) == 3200
 
 
 def test_an_executor_can_be_used_again() -> None:
@@ -135,11 +144,42 @@ def test_a_setup_that_fails_fails_the_run_and_names_the_stage() -> None:
         results(LocalExecutor(workers=1), Fail().with_(num_workers=1))
 
 
+def test_what_the_executor_is_told_reaches_the_scheduler() -> None:
+    executor = LocalExecutor(
+        workers=3,
+        memory="2GB",
+        gpus=[{"memory_gb": 40}],
+        custom_resources={"licence": 2},
+        autoscale_interval_s=7,
+        max_workers_per_stage=4,
+        worker_max_lifetime_m=2,
+        worker_restart_interval_m=0.5,
+        worker_max_tasks=9,
+    )
+    model = Grow().with_(resources=Resources(cpus=2, gpu_memory_gb=10, memory_gb=0.2, custom={"licence": 1}))
+    spec = executor.run_spec(executor.plan(Pipeline("p", stages=[model]), RunOptions(initial_tasks=(Task(),))))
+    assert spec.nodes == (NodeSpec(cpus=3, gpus=(40 * 10**9,), memory_bytes=2 * 10**9, custom={"licence": 2}),)
+    assert (spec.autoscale_interval_s, spec.max_workers_per_stage, spec.worker_max_tasks) == (7, 4, 9)
+    assert (spec.worker_max_lifetime_s, spec.worker_restart_interval_s) == (120, 30)
+    [op] = spec.ops
+    assert (op.dedicated, op.dedicated_workers, op.cpus) == (True, None, 2)
+    assert (op.gpus, op.gpu_memory_bytes, op.memory_bytes, op.custom) == (0, 10**10, 2 * 10**8, {"licence": 1})
+
+
+def test_accelerators_are_looked_for_only_if_a_stage_needs_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("thresher.backends.local.found_accelerators", lambda: (Accelerator(10**9, "0"),))
+    executor, options = LocalExecutor(), RunOptions(initial_tasks=(Task(),))
+    plan = executor.plan(Pipeline("p", stages=[Grow()]), options)
+    assert executor.run_spec(plan).nodes[0].gpus == ()
+    plan = executor.plan(Pipeline("p", stages=[Grow().with_(resources=Resources(gpus=1))]), options)
+    assert executor.run_spec(plan).nodes[0].gpus == (10**9,)
+
+
 def test_a_stage_gets_no_more_workers_than_the_executor_allows() -> None:
     pipeline = Pipeline("p", stages=[Grow(), Shrink().with_(num_workers=5)])
     options = RunOptions(initial_tasks=(Task(),))
-    assert [op.dedicated for op in LocalExecutor(max_workers_per_stage=2).plan(pipeline, options).ops] == [None, 2]
-    assert [op.dedicated for op in LocalExecutor().plan(pipeline, options).ops] == [None, 5]
+    assert [op.workers for op in LocalExecutor(max_workers_per_stage=2).plan(pipeline, options).ops] == [None, 2]
+    assert [op.workers for op in LocalExecutor().plan(pipeline, options).ops] == [None, 5]
 
 
 def test_a_stage_with_workers_of_its_own_runs_in_them() -> None:

@@ -144,7 +144,8 @@ def test_plan_as_json_has_the_same_facts(
         ["WordCountFilter"],
         ["JsonlWriter"],
     ]
-    assert found["routes"]["unit"][1]["workers"] == 2
+    assert found["routes"]["unit"][1]["dedicated"]
+    assert found["routes"]["unit"][1]["workers"] == 1, "the serial executor has one worker for each stage"
 
 
 def test_plan_tells_files_that_cannot_be_split(

@@ -86,3 +86,77 @@ def test_our_own_children_are_found() -> None:
     process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     assert process.pid in memory.children_of(os.getpid())
     process.communicate(b"\n")
+
+
+def test_each_process_is_told_with_what_is_below_it_and_nothing_is_counted_twice() -> None:
+    hold = "import sys; data = b'x' * {size}; print('ready', flush=True); sys.stdin.read()"
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", hold.format(size=size)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        for size in (20_000_000, 60_000_000)
+    ]
+    for process in processes:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+    first, second = (process.pid for process in processes)
+    used = memory.TreeMeter().measure_each([os.getpid(), first, second], 0.0)
+    assert used[second] - used[first] > 30_000_000
+    alone = memory.TreeMeter().measure_each([os.getpid(), first], 0.0)
+    assert alone[os.getpid()] - used[os.getpid()] > 50_000_000, "what nobody else is asked about is ours"
+    for process in processes:
+        process.communicate("")
+
+
+def test_the_share_of_a_worker_is_enough_for_the_largest_record_that_must_be_worked_on() -> None:
+    for workers in (1, 2, 8, 64):
+        share = memory.worker_share(16_000, workers)
+        assert share >= 6 * 1000
+        assert share <= 16_000
+    assert memory.worker_share(16_000, 1) == 10_000
+
+
+KEEPER = """
+import pyarrow
+from thresher.runtime.memory import MemoryKeeper, WorkerFull
+keeper = MemoryKeeper({share})
+print(keeper.before_call(10.0))
+kept = [bytearray(b'x' * 1_000_000) for _ in range({kept})]
+print(keeper.before_call(20.0) // 10_000_000, keeper.before_call(20.5), keeper.before_call(21.5) // 10_000_000)
+try:
+    keeper.raise_if_full()
+except WorkerFull as full:
+    print(full)
+"""
+
+
+def keeper_says(share: int, kept: int) -> list[str]:
+    code = KEEPER.format(share=share, kept=kept)
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.splitlines()
+
+
+def test_a_worker_that_keeps_most_of_its_share_says_so_once_a_second() -> None:
+    said = keeper_says(share=100_000_000, kept=95)
+    assert said[0] == "0"
+    assert said[1] == "9 0 9"
+    assert said[2].startswith("the worker had kept 9")
+
+
+def test_a_worker_with_little_or_without_a_limit_says_nothing() -> None:
+    assert keeper_says(share=100_000_000, kept=20) == ["0", "0 0 0"]
+    assert keeper_says(share=0, kept=95) == ["0", "0 0 0"]
+
+
+def test_beyond_its_limit_a_process_gets_a_memory_error_and_can_go_on() -> None:
+    code = (
+        "from thresher.runtime.process_control import limit_private_memory\n"
+        "limit_private_memory(200_000_000)\n"
+        "kept = bytearray(100_000_000)\n"
+        "try:\n"
+        "    bytearray(300_000_000)\n"
+        "except MemoryError:\n"
+        "    print('no more')\n"
+        "print(len(bytearray(50_000_000)))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "no more\n50000000\n"

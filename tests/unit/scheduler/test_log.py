@@ -9,14 +9,15 @@ import pytest
 
 from thresher.scheduler import actions, events
 from thresher.scheduler.log import decode_line, encode_line, encode_start
-from thresher.scheduler.model import OpSpec, RunSpec, UnitSpec
+from thresher.scheduler.model import NodeSpec, OpSpec, RunSpec, UnitSpec
 
 EVENTS = [
     events.UnitsListed((UnitSpec("u", (1, 2), 0, 3, True),), more=True),
-    events.WorkerReady(1, "n"),
+    events.WorkerReady(1, "n", 1.5),
+    events.WorkerMemory(1, 200, 100),
     events.WorkerSetupFailed(1, "why"),
     events.WorkerLost(1, 'a "quoted" reason\n'),
-    events.NodeJoined("n"),
+    events.NodeJoined("n", NodeSpec(node="n", cpus=8.0, gpus=(24, 24), memory_bytes=9, custom={"licence": 1.0})),
     events.NodeLost("n", "why"),
     events.TaskEmitted(-1, 1, (events.Emitted(2, 3, "u", (4, 5), True), events.Emitted(0, unit="u", closes=True))),
     events.TaskParked(1, 2, (events.Emitted(3, 4),)),
@@ -30,7 +31,7 @@ EVENTS = [
     events.StopRequested("why"),
 ]
 ACTIONS = [
-    actions.StartWorker(1, 2),
+    actions.StartWorker(1, 2, "n", (0, 3)),
     actions.StopWorker(1),
     actions.Dispatch(1, 0, (actions.TaskRef(-1, "u", 1, 100), actions.TaskRef(2, "v"))),
     actions.GrantCredit(1, 2, 3),
@@ -62,6 +63,11 @@ def test_line_0_holds_the_spec_and_whatever_else_describes_the_run() -> None:
     assert decode_line(line) == (0, 0.0, spec)
 
 
+def test_the_start_of_a_worker_in_a_log_without_nodes_is_a_start_on_the_local_node() -> None:
+    line = b'{"n":1,"t":0.0,"action":"StartWorker","worker":3,"op":1}'
+    assert decode_line(line).item == actions.StartWorker(3, 1, "local", ())
+
+
 def test_all_names_of_the_contract_exist() -> None:
     contract_events = {
         *("WorkerReady", "WorkerSetupFailed", "WorkerLost", "NodeJoined", "NodeLost", "TaskEmitted", "TaskParked"),
@@ -71,6 +77,6 @@ def test_all_names_of_the_contract_exist() -> None:
         *("StartWorker", "StopWorker", "Dispatch", "GrantCredit", "Resume", "Release"),
         *("Split", "Requeue", "Quarantine", "Commit", "Finish", "Fail"),
     }
-    assert {type(item).__name__ for item in EVENTS} - contract_events == {"UnitsListed", "CommitFailed"}
+    assert {type(item).__name__ for item in EVENTS} - contract_events == {"UnitsListed", "CommitFailed", "WorkerMemory"}
     assert {type(item).__name__ for item in EVENTS} >= contract_events
     assert {type(item).__name__ for item in ACTIONS} == contract_actions

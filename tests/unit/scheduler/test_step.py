@@ -192,7 +192,7 @@ def test_a_stopped_run_starts_nothing_commits_what_is_complete_and_ends() -> Non
 def test_near_the_memory_limit_only_the_oldest_unit_starts_until_it_is_well_below() -> None:
     play = Play(WHOLE, workers=3)
     play.ready()
-    play.feed(MemorySample(95, 100))
+    play.feed(MemorySample(92, 100))
     assert dispatched(play.units("a", "b", "c")) == [(1, 0, [-1])]
     assert dispatched(play.feed(MemorySample(85, 100))) == [], "not yet: it would go up and down"
     assert len(dispatched(play.feed(MemorySample(79, 100)))) == 2

@@ -8,11 +8,12 @@ that is too large is passed over without being held.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from thresher.core.records import Rows
 from thresher.stages.io.content import BOM
@@ -20,7 +21,8 @@ from thresher.stages.io.damage import DamagedInputError
 
 HEAD_BYTES = 1000
 """How much of a line is kept that cannot be kept whole."""
-_WINDOW = 2**16
+_WINDOW, _MOST_WINDOW = 2**16, 2**22
+"""Line feeds are looked for in copies of stretches that grow from the one to the other."""
 _NEVER = 2**62
 
 
@@ -49,6 +51,8 @@ class CutRules:
     """About how long a chunk is."""
     max_record_bytes: int = _NEVER
     """A longer line is passed over."""
+    before_large: Callable[[], None] = lambda: None
+    """Called before a line is held that is longer than two chunks."""
 
 
 @dataclass(frozen=True)
@@ -120,6 +124,8 @@ class LineCutter:
                 yield self._pass_too_large()
             else:
                 self._capacity = min(2 * self._capacity, max(self._capacity + 1, self._hold_bytes + len(BOM) + 1))
+                if self._capacity > 2 * self._rules.chunk_bytes:
+                    self._rules.before_large()
         if self._damage is not None and self._position < self._rules.stop:
             yield Damage(
                 self._position,
@@ -214,7 +220,7 @@ def first_line_end(view: memoryview, start: int) -> int:
         if found >= 0:
             return start + found + 1
         start += window
-        window *= 2
+        window = min(2 * window, _MOST_WINDOW)
     return 0
 
 
@@ -227,18 +233,27 @@ def last_line_end(view: memoryview) -> int:
         if found >= 0:
             return start + found + 1
         end = start
-        window *= 2
+        window = min(2 * window, _MOST_WINDOW)
     return 0
 
 
 def line_spans(view: memoryview) -> tuple[Rows, Rows]:
     """Where every line starts and where its line feed is (the last line may have none)."""
-    ends = np.flatnonzero(np.frombuffer(view, dtype=np.uint8) == 10)
+    ends = _line_feeds(np.frombuffer(view, dtype=np.uint8))
     if len(view) and view[-1] != 10:
         ends = np.append(ends, len(view))
     starts = np.zeros_like(ends)
     starts[1:] = ends[:-1] + 1
     return starts, ends
+
+
+def _line_feeds(characters: npt.NDArray[np.uint8]) -> Rows:
+    """Where the line feeds are; a large buffer is looked through by stretches, as the answers take as many bytes."""
+    if len(characters) <= _MOST_WINDOW:
+        return np.flatnonzero(characters == 10)
+    stretches = range(0, len(characters), _MOST_WINDOW)
+    found = [np.flatnonzero(characters[start : start + _MOST_WINDOW] == 10) + start for start in stretches]
+    return np.concatenate(found)
 
 
 def record_spans(view: memoryview) -> tuple[Rows, Rows]:

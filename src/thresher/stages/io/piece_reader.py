@@ -42,7 +42,11 @@ def cut_unit(
     unit: Unit, context: ReadContext, every: int | None = None, storage_options: StorageOptions = None
 ) -> Iterator[PieceOf]:
     """Everything that a unit holds, in order, up to its limit; `every` cuts a stream at borders of units."""
-    rules = CutRules(chunk_bytes=context.chunk_bytes, max_record_bytes=context.max_record_bytes)
+    rules = CutRules(
+        chunk_bytes=context.chunk_bytes,
+        max_record_bytes=context.max_record_bytes,
+        before_large=context.before_large,
+    )
     if every is not None:
         rules = replace(rules, every=every)
     found = (found for piece in unit.pieces for found in _cut_piece(piece, rules, storage_options))

@@ -75,6 +75,7 @@ def _modified(batch: DocumentBatch, function: Callable[[str], str], source: str,
     if source != target:
         return batch.replace(target, new)
     changed = [text != before for text, before in zip(new, texts, strict=True)]
+    texts.clear()  # a large text should not be there twice while its column is made
     return batch.replace(target, new, changed) if any(changed) else batch
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from thresher.core.batch import VALUE, DocumentBatch
+from thresher.core.batch import MOST_REMEMBERED, VALUE, DocumentBatch
 
 VIEW = "text-view"
 """The name under which a batch remembers the views of a column."""
+_SLICE = 2**20
+"""Longer texts are taken apart by slices: a list of all words takes ten times the room of the text."""
 
 
 class WordStats(NamedTuple):
@@ -52,8 +54,7 @@ class TextView:
         """Counted when first asked for."""
         found = self._words
         if found is None:
-            words = self.text.split()
-            found = self._words = WordStats(len(words), len("".join(words)))
+            found = self._words = word_stats(self.text)
         return found
 
     @property
@@ -66,11 +67,31 @@ class TextView:
         return found
 
 
+def word_stats(text: str) -> WordStats:
+    """Numbers about the words of a text, in little room however long it is."""
+    number = characters = start = 0
+    while start < len(text):
+        end = _between_words(text, start + _SLICE)
+        words = (text[start:end] if start or end < len(text) else text).split()
+        number += len(words)
+        characters += len("".join(words))
+        start = end
+    return WordStats(number, characters)
+
+
+def _between_words(text: str, place: int) -> int:
+    """The first place from `place` on where no word is cut: at white space, or at the end."""
+    while place < len(text) and not text[place].isspace():
+        place += 1
+    return min(place, len(text))
+
+
 def text_views(batch: DocumentBatch, field: str) -> list[TextView | None]:
     """A view of each record's text, made once per batch; `None` where the field holds no string."""
     views = batch._memo.get((VIEW, field))
     if views is None:
         values = batch.values(field)
         views = [TextView(value) if isinstance(value, str) else None for value in values]
-        batch._memo[VALUE, field], batch._memo[VIEW, field] = values, views
+        if batch.nbytes <= MOST_REMEMBERED:
+            batch._memo[VALUE, field], batch._memo[VIEW, field] = values, views
     return views

@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From what is measured to numbers of workers: what each op costs for one unit of input, and when numbers change.
+
+More workers are started at once. Fewer only after they would have done for a while: the time between two decisions, or
+twice the time that a worker takes to start, whichever is longer; five times that if nobody waits for their room.
+"""
+
+from __future__ import annotations
+
+from math import log
+
+from thresher.scheduler.balance import Demand, Shared, even, targets
+from thresher.scheduler.pools import refill, send_off
+from thresher.scheduler.rates import set_window
+from thresher.scheduler.state import UP, Op, Pool, State
+
+UNHURRIED = 5  # times longer that surplus workers stay if nobody waits for their room
+SAME_WORK = 0.05  # work that changed by less than this is balanced as it is
+
+
+def first_numbers(state: State) -> None:
+    """Numbers of workers before anything is measured."""
+    found = even_numbers(state) if state.measuring else {}
+    for pool in state.pools:
+        if pool.balances and pool.dedicated is not None:
+            pool.target = found[pool.dedicated]
+
+
+def even_numbers(state: State) -> dict[int, int]:
+    """Numbers of workers that share the devices of the nodes that are up evenly."""
+    return even([demand(state, pool, 1.0) for pool in state.pools if pool.dedicated is not None], state.fleet.empty)
+
+
+def demand(state: State, pool: Pool, work_s: float) -> Demand:
+    """What a pool asks for, given its work for one unit of input."""
+    assert pool.dedicated is not None, "shared workers ask for nothing"
+    fixed = 0 if pool.balances else pool.target
+    return Demand(pool.dedicated, work_s, pool.need, fixed, state.spec.max_workers_per_stage)
+
+
+def rebalance(state: State) -> None:
+    """Look at the numbers of workers, if it is time to."""
+    fleet, interval_s = state.fleet, state.spec.autoscale_interval_s
+    if not state.measuring or interval_s <= 0 or fleet.now_s < fleet.next_balance_s or state.stopping:
+        return
+    fleet.next_balance_s = fleet.now_s + interval_s
+    starved = any(pool.dedicated is not None and not pool.size for pool in fleet.wanting)
+    good = good_numbers(state)
+    if good is None and starved:
+        good = even_numbers(state)  # its node was lost before anything was measured
+    if good is None:
+        return
+    pools = [pool for pool in state.pools if pool.balances]
+    crowded = is_crowded(pools, good)
+    for pool in sorted(pools, key=lambda p: good[p.dedicated or 0] > p.target):  # those that shrink make room
+        change_number(state, pool, good[pool.dedicated or 0], 0.0 if starved else patience_s(state, pool, crowded))
+    set_window(state)
+
+
+def is_crowded(pools: list[Pool], good: dict[int, int]) -> bool:
+    """Whether an op should have more workers than it has."""
+    return any(pool.size < max(pool.target, good[pool.dedicated or 0]) for pool in pools)
+
+
+def patience_s(state: State, pool: Pool, crowded: bool) -> float:
+    """Time for which fewer workers must have been enough before any is stopped."""
+    wait_s = max(state.spec.autoscale_interval_s, 2 * pool.setup_s)
+    return wait_s if crowded else UNHURRIED * wait_s
+
+
+def change_number(state: State, pool: Pool, good: int, patience: float) -> None:
+    """Bring a pool towards a good number of workers: up at once, down with patience."""
+    now_s = state.fleet.now_s
+    if good >= pool.target:
+        pool.low_since_s = -1.0
+        pool.target = good
+        refill(state, pool)
+        return
+    if pool.low_since_s < 0:
+        pool.low_since_s, pool.low_most = now_s, good
+    pool.low_most = max(pool.low_most, good)
+    if now_s - pool.low_since_s >= patience:
+        pool.target, pool.low_since_s = pool.low_most, -1.0
+        send_surplus_off(state, pool)
+
+
+def send_surplus_off(state: State, pool: Pool) -> None:
+    """Send off the workers that are too many: idle ones first, then those on the emptiest devices, then young ones."""
+    surplus = pool.size - pool.leaving - pool.target
+    if surplus <= 0:
+        return
+    room = state.fleet.nodes.room
+
+    def last_to_go(worker_id: int) -> tuple[int, int, int]:
+        worker = state.workers[worker_id]
+        place = worker.place
+        free = room[place.node].free_parts[place.devices[0]] if place.devices and place.node in room else 0
+        return (worker.groups + len(worker.parked) + len(worker.units), -free, -worker_id)
+
+    mine = [w.id for w in state.workers.values() if w.pool is pool and w.state == UP and not w.leaving]
+    for worker_id in sorted(mine, key=last_to_go)[:surplus]:
+        send_off(state, state.workers[worker_id])
+
+
+def good_numbers(state: State) -> dict[int, int] | None:
+    """The numbers of workers that are best for what is measured; None if nothing is measured yet."""
+    work = work_per_input(state)
+    if work is None:
+        return None
+    shared_s = sum(work[op.index] * max(op.spec.cpus, 1.0) for op in state.ops if op.pool.dedicated is None)
+    demands = [demand(state, p, work[p.dedicated]) for p in state.pools if p.dedicated is not None]
+    known = state.fleet.balanced_for
+    now = [shared_s, *(d.work_s for d in demands)]
+    if known is not None and is_same(known[0], now):
+        return known[1]
+    cpus = sum(room.cpus for room in state.fleet.empty.room.values())
+    found = targets(demands, Shared(shared_s, cpus), state.fleet.empty)
+    state.fleet.balanced_for = (now, found)
+    return found
+
+
+def is_same(before: object, now: list[float]) -> bool:
+    """Whether the proportions of the work hardly changed."""
+    if not isinstance(before, list) or not sum(before) or not sum(now):
+        return False
+    for old, new in zip(before, now, strict=True):
+        old, new = old / sum(before), new / sum(now)
+        if min(old, new) > 0.001 and abs(log(new / old)) > SAME_WORK:
+            return False
+        if min(old, new) <= 0.001 < max(old, new):
+            return False
+    return True
+
+
+def work_per_input(state: State) -> dict[int, float] | None:
+    """Seconds of work of each op for one unit of input, which is one batch that a source emits.
+
+    An op that is not measured yet counts as slow as the slowest: a fast op before it must not take all the devices.
+    """
+    own = [op for op in state.ops if op.pool.dedicated is not None]
+    guess_s = max((task_s(op) for op in own if op.seen_tasks), default=-1.0)
+    if guess_s < 0:
+        return None
+    visits = dict.fromkeys(range(len(state.ops)), 0.0)  # tasks of each op for all that the sources will emit
+    work: dict[int, float] = {}
+    entered = 0.0
+    for op in state.ops:
+        if op.source:
+            visits[op.index] = float(op.live or bool(op.seen_tasks or op.seen_outputs))
+        if not op.seen_tasks and not op.seen_outputs:
+            work[op.index] = visits[op.index] * guess_s if op.pool.dedicated is not None else 0.0
+        elif op.source and op.emits and op.seen_outputs:
+            work[op.index] = visits[op.index] * fan_out(op) * op.seen_busy_s / op.seen_outputs
+        else:
+            work[op.index] = visits[op.index] * task_s(op)
+        if op.next is not None:
+            visits[op.next.index] += visits[op.index] * fan_out(op)
+        if op.source:
+            entered += visits[op.index] * fan_out(op)
+    return {index: seconds / entered if entered else seconds for index, seconds in work.items()}
+
+
+def task_s(op: Op) -> float:
+    """Time of one task, of late."""
+    return op.seen_busy_s / op.seen_tasks if op.seen_tasks else max(op.average_s, 0.0)
+
+
+def fan_out(op: Op) -> float:
+    """Batches that a task emits, of late; 1 if nothing is known, and what it emitted so far if none has ended."""
+    if op.seen_tasks:
+        return op.seen_outputs / op.seen_tasks if op.emits else 1.0
+    return op.seen_outputs or 1.0

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Machines come and go, and with them the places of workers."""
+
+from __future__ import annotations
+
+from thresher.scheduler.events import NodeJoined, NodeLost
+from thresher.scheduler.fleet import quotas
+from thresher.scheduler.model import IllegalEvent
+from thresher.scheduler.pools import refill, refill_wanting
+from thresher.scheduler.recovery import worker_lost
+from thresher.scheduler.state import State
+
+
+def on_node_joined(state: State, event: NodeJoined) -> None:
+    """A machine is there: it gets its shared workers, and whatever had no room elsewhere."""
+    fleet = state.fleet
+    node = event.spec or fleet.known.get(event.node)
+    if event.node in fleet.empty.room or (node is None and not state.spec.nodes):
+        return  # it was there from the beginning, or the run does not look at machines
+    if node is None or node.node != event.node:
+        raise IllegalEvent(f"node {event.node!r} joined; it is not in RunSpec.nodes, so the event must bring its spec")
+    known = {**fleet.known, node.node: node}
+    listed = state.spec.nodes if node in state.spec.nodes else (*state.spec.nodes, node)
+    fleet.known = known
+    fleet.nodes.join(node)
+    fleet.empty.join(node)
+    fleet.quota[node.node] = quotas(state.spec.shared_workers, listed)[node.node]
+    fleet.shared_on[node.node] = 0
+    fleet.balanced_for = None
+    fleet.next_balance_s = fleet.now_s
+    set_shared_target(state)
+    refill_wanting(state)
+    for pool in state.pools:
+        if pool.dedicated is None:
+            refill(state, pool)
+
+
+def on_node_lost(state: State, event: NodeLost) -> None:
+    """A machine is gone: its workers are started elsewhere, as far as there is room; shared ones wait for it."""
+    fleet = state.fleet
+    if event.node in fleet.empty.room and state.spec.nodes:
+        fleet.nodes.lose(event.node)
+        fleet.empty.lose(event.node)
+        del fleet.quota[event.node]
+        del fleet.shared_on[event.node]
+        fleet.balanced_for = None
+        fleet.next_balance_s = fleet.now_s
+        set_shared_target(state)
+    for worker in list(fleet.on_node.get(event.node, {}).values()):
+        worker_lost(state, worker, event.reason or f"node {event.node} was lost", with_node=True)
+
+
+def set_shared_target(state: State) -> None:
+    """As many shared workers as the nodes that are up should have, at least one."""
+    for pool in state.pools:
+        if pool.dedicated is None:
+            pool.target = max(1, sum(state.fleet.quota.values()))

@@ -1,0 +1,315 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From the event log of a run to its profile: one pass over the lines.
+
+A worker does one thing at a time, in the order in which it was sent. So the time a task held its worker is the time
+from when it was sent, or from the end of what came before it there, to its own end. What of it was not spent in stages
+is overhead. It may be negative where a worker commits in the middle of a task, and counts as time of the commit then.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable
+from itertools import chain
+from statistics import median
+from typing import Any
+
+from thresher.errors import CheckFailedError, UsageError
+from thresher.observe.event_log import read_log
+from thresher.scheduler import actions as act
+from thresher.scheduler import events as ev
+from thresher.scheduler.model import OpSpec, RunSpec
+from thresher.simulate.profile import (
+    DRIVER_EVENT_S,
+    CommitSample,
+    FileSample,
+    OpProfile,
+    Output,
+    RunProfile,
+    TaskSample,
+    op_key,
+)
+from thresher.simulate.replay import LogError, read_line
+
+DRIVER_MOST_S = 0.0005
+"""Events that follow each other more slowly than this did not wait for the driver."""
+DRIVER_LEAST_EVENTS = 50
+"""So many events must have followed each other at once for their distance to count."""
+WARM_LEAST = 4
+"""So many tasks must remain when the first one of each worker is left out."""
+
+
+class _Task:
+    """A task that was dispatched and has not ended."""
+
+    __slots__ = ("busy_s", "cold", "held_s", "op", "outputs", "sent_s", "stages", "unit", "units")
+
+    def __init__(self, op: int, unit: str, sent_s: float) -> None:
+        self.op = op
+        self.unit = unit
+        self.sent_s = sent_s
+        self.busy_s = 0.0
+        self.held_s = 0.0  # time that it held its worker
+        self.cold = False  # the first of its op in its worker
+        self.outputs: list[Output] = []
+        self.units: dict[str, int] = {}  # unit of a stream -> its number
+        self.stages: dict[int, list[float]] = {}  # number of the stage -> time, bytes
+
+
+class _Op:
+    """What is known of an op so far."""
+
+    def __init__(self) -> None:
+        self.samples: list[tuple[bool, float, TaskSample]] = []  # cold, time it held its worker, the rest
+        self.start_s: list[float] = []  # of workers of its own
+
+
+class LogFold:
+    """Takes every line of a log; `profile` says what they came to."""
+
+    def __init__(self, spec: RunSpec, stages: tuple[str, ...]) -> None:
+        self._spec = spec
+        self._stages = stages
+        self._ops = [_Op() for _ in spec.ops]
+        self._tasks: dict[int, _Task] = {}
+        self._nbytes: dict[int, int] = {}
+        self._units: dict[str, Any] = {}
+        self._free_s: dict[int, float] = {}  # worker -> end of what it did last
+        self._started: dict[int, tuple[float, int | None]] = {}
+        self._seen: set[tuple[int, int]] = set()
+        self._commit_sent: dict[str, tuple[int, float]] = {}
+        self._commits: list[CommitSample] = []
+        self._starts: list[float] = []
+        self._gaps: list[float] = []
+        self._listed_s = -1.0
+        self._last_event_s = -1.0
+        self._memory = 0
+        self._up = 0
+        self._docs = 0
+        self.end_s = 0.0
+        """Time of the last line."""
+
+    def take(self, t: float, item: Any) -> None:
+        """One line."""
+        self.end_s = t
+        if isinstance(item, ev.Event):
+            if self._last_event_s >= 0 and 0 < t - self._last_event_s < DRIVER_MOST_S:
+                self._gaps.append(t - self._last_event_s)
+            self._last_event_s = t
+        handler = _HANDLERS.get(type(item))
+        if handler is not None:
+            handler(self, t, item)
+
+    # -- actions ------------------------------------------------------------------------------------------------------
+
+    def _dispatch(self, t: float, action: act.Dispatch) -> None:
+        for ref in action.tasks:
+            self._tasks[ref.task] = _Task(action.op, ref.unit, t)
+
+    def _resume(self, t: float, action: act.Resume) -> None:
+        if action.task in self._tasks:
+            self._tasks[action.task].sent_s = t
+
+    def _commit(self, t: float, action: act.Commit) -> None:
+        if action.worker is not None:
+            self._commit_sent[action.unit] = (action.worker, t)
+
+    def _start_worker(self, t: float, action: act.StartWorker) -> None:
+        self._started[action.worker] = (t, action.op)
+
+    # -- events -------------------------------------------------------------------------------------------------------
+
+    def _ready(self, t: float, event: ev.WorkerReady) -> None:
+        started_s, op = self._started.get(event.worker, (t, None))
+        self._free_s[event.worker] = t
+        self._up += 1
+        (self._starts if op is None else self._ops[op].start_s).append(t - started_s)
+
+    def _listed(self, t: float, event: ev.UnitsListed) -> None:
+        if self._listed_s < 0 and event.units:
+            self._listed_s = t
+        for unit in event.units:
+            self._units[unit.unit] = unit
+
+    def _emitted(self, t: float, event: ev.TaskEmitted | ev.TaskParked | ev.TaskDone) -> None:
+        task = self._tasks.get(event.task)
+        if task is None:
+            return
+        task.busy_s += event.busy_s
+        for output in event.outputs:
+            number = task.units.setdefault(output.unit, len(task.units)) if output.unit else 0
+            task.outputs.append(Output(output.nbytes if output.task else -1, number, output.closes))
+            if output.task:
+                self._nbytes[output.task] = output.nbytes
+        self._count(task, event.tally)
+
+    def _count(self, task: _Task, tally: Any) -> None:
+        """Tallies are lists in a log: records read, written, stages by number, bytes of a stream."""
+        if not isinstance(tally, list):
+            return
+        self._docs += tally[0]
+        for number, stage in tally[2].items():
+            found = task.stages.setdefault(int(number), [0.0, 0.0])
+            found[0] += stage[10]
+            found[1] += stage[2]
+
+    def _held(self, t: float, worker: int, sent_s: float) -> float:
+        """How long something that ends now held its worker."""
+        began_s = max(sent_s, self._free_s.get(worker, 0.0))
+        self._free_s[worker] = t
+        return max(0.0, t - began_s)
+
+    def _parked(self, t: float, event: ev.TaskParked) -> None:
+        self._emitted(t, event)
+        task = self._tasks.get(event.task)
+        if task is not None:
+            task.held_s += self._held(t, event.worker, task.sent_s)
+
+    def _done(self, t: float, event: ev.TaskDone) -> None:
+        self._emitted(t, event)
+        task = self._tasks.pop(event.task, None)
+        if task is None:
+            return
+        held_s = task.held_s + self._held(t, event.worker, task.sent_s)
+        cold = (event.worker, task.op) not in self._seen
+        self._seen.add((event.worker, task.op))
+        nbytes = self._nbytes.pop(event.task, 0)
+        if event.task < 0 and task.unit in self._units:
+            nbytes = self._units[task.unit].nbytes
+        names = {self._stages[n]: (v[0], int(v[1])) for n, v in task.stages.items() if n < len(self._stages)}
+        sample = TaskSample(nbytes, task.busy_s, tuple(task.outputs), names)
+        self._ops[task.op].samples.append((cold, held_s, sample))
+
+    def _failed(self, t: float, event: ev.TaskFailed) -> None:
+        self._tasks.pop(event.task, None)
+        self._free_s[event.worker] = t
+
+    def _committed(self, t: float, event: ev.UnitCommitted) -> None:
+        sent = self._commit_sent.pop(event.unit, None)
+        if sent is not None:
+            unit = self._units.get(event.unit)
+            self._commits.append(CommitSample(unit.nbytes if unit is not None else 0, self._held(t, sent[0], sent[1])))
+
+    def _sampled(self, t: float, event: ev.MemorySample) -> None:
+        self._memory = max(self._memory, event.used_bytes)
+
+    # -- the end ------------------------------------------------------------------------------------------------------
+
+    def profile(self, wall_s: float) -> RunProfile:
+        """What the log came to; `wall_s` is what the whole run took."""
+        gaps = sorted(self._gaps)
+        driver_s = median(gaps) if len(gaps) >= DRIVER_LEAST_EVENTS else DRIVER_EVENT_S
+        starts = sorted(self._starts)
+        used = [(op, found) for op, found in zip(self._spec.ops, self._ops, strict=True) if found.samples]
+        return RunProfile(
+            stages=self._stages,
+            ops={op_key(op): _op_profile(op, found, driver_s) for op, found in used},
+            files=self._files(),
+            docs=self._docs,
+            commits=tuple(self._commits) or (CommitSample(0, 0.0),),
+            start_s=starts[0] if starts else 0.05,
+            start_gap_s=(starts[-1] - starts[0]) / (len(starts) - 1) if len(starts) > 1 else 0.0,
+            listing_s=max(0.0, self._listed_s),
+            outside_s=max(0.0, wall_s - self.end_s),
+            driver_event_s=driver_s,
+            worker_bytes=self._memory // (self._up + 1),
+            workers=self._spec.shared_workers,
+        )
+
+    def _files(self) -> tuple[FileSample, ...]:
+        sizes: dict[tuple[int, int], list[Any]] = {}
+        for unit in self._units.values():
+            sizes.setdefault((unit.entry, unit.order[0]), []).append(unit)
+        return tuple(
+            FileSample(sum(u.nbytes for u in units), len(units), op_key(self._spec.ops[entry]), units[0].stream)
+            for (entry, _), units in sorted(sizes.items(), key=lambda item: item[0][1])
+        )
+
+
+def _op_profile(op: OpSpec, found: _Op, driver_s: float) -> OpProfile:
+    """Draw from warm tasks where there are enough; what the cold ones took longer is a cost of each worker."""
+    warm = [(held_s, sample) for cold, held_s, sample in found.samples if not cold]
+    cold = [(held_s, sample) for is_cold, held_s, sample in found.samples if is_cold]
+    if len(warm) < WARM_LEAST:
+        warm, cold = warm + cold, []
+    overhead_s = sum(held_s - sample.busy_s for held_s, sample in warm) / len(warm)
+    nbytes = sum(sample.in_bytes for _, sample in warm)
+    busy_s = sum(sample.busy_s for _, sample in warm)
+    cold_s = 0.0
+    for held_s, sample in cold:
+        expected_s = busy_s * sample.in_bytes / nbytes if nbytes else busy_s / len(warm)
+        cold_s += max(0.0, held_s - overhead_s - expected_s) / len(cold)
+    return OpProfile(
+        op.name,
+        tuple(sample for _, sample in warm),
+        overhead_s - driver_s,
+        cold_s,
+        sum(found.start_s) / len(found.start_s) if found.start_s else None,
+    )
+
+
+def load_profile(run_dir: str) -> RunProfile:
+    """The profile of the last attempt of a run that left an event log."""
+    folder = os.path.join(run_dir, "events")
+    attempts = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+    if not attempts:
+        raise UsageError(
+            f"--profile {run_dir}: the run has no event log. Give a run that was not started with --no-ledger"
+        )
+    lines = read_log(os.path.join(folder, attempts[-1]))
+    try:
+        first = next(lines, b"")
+        stages = tuple(json.loads(first)["start"]["plan"]["stages"]) if first else ()
+        profile = measure(chain([first] if first else [], lines), stages, _wall_s(run_dir, len(attempts)))
+    except (LogError, KeyError, TypeError, ValueError) as error:
+        raise CheckFailedError(f"--profile {run_dir}: attempt {attempts[-1]} cannot be read: {error}") from None
+    if not profile.ops:
+        raise UsageError(
+            f"--profile {run_dir}: no task ended in attempt {attempts[-1]}, so there is nothing to measure. Give a run "
+            "that did something"
+        )
+    return profile
+
+
+def _wall_s(run_dir: str, attempts: int) -> float | None:
+    """What the run took, where one attempt did all of it."""
+    try:
+        with open(os.path.join(run_dir, "report.json"), encoding="utf-8") as file:
+            report = json.load(file)
+    except (OSError, ValueError):
+        return None
+    wall_s = report.get("wall_s")
+    return float(wall_s) if attempts == 1 and report.get("status") == "finished" and wall_s else None
+
+
+def measure(lines: Iterable[bytes], stages: tuple[str, ...], wall_s: float | None = None) -> RunProfile:
+    """The profile of one attempt; LogError for lines that are no log."""
+    fold: LogFold | None = None
+    for number, line in enumerate(lines):
+        found = read_line(number, line)
+        if isinstance(found.item, RunSpec):
+            fold = LogFold(found.item, stages)
+        elif fold is None:
+            raise LogError(f"line {number} should be the start line with the run's spec: {line[:120]!r}")
+        else:
+            fold.take(found.t, found.item)
+    if fold is None:
+        raise LogError("the log is empty; it should begin with a start line")
+    return fold.profile(fold.end_s if wall_s is None else wall_s)
+
+
+_HANDLERS: dict[type, Any] = {
+    act.Dispatch: LogFold._dispatch,
+    act.Resume: LogFold._resume,
+    act.Commit: LogFold._commit,
+    act.StartWorker: LogFold._start_worker,
+    ev.WorkerReady: LogFold._ready,
+    ev.UnitsListed: LogFold._listed,
+    ev.TaskEmitted: LogFold._emitted,
+    ev.TaskParked: LogFold._parked,
+    ev.TaskDone: LogFold._done,
+    ev.TaskFailed: LogFold._failed,
+    ev.UnitCommitted: LogFold._committed,
+    ev.MemorySample: LogFold._sampled,
+}

@@ -1,0 +1,267 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A rehearsal: the scheduler in virtual time, on costs from a profile, and what it says about the run to come."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from gc import get_threshold, set_threshold
+from random import Random
+
+import msgspec
+
+from thresher.scheduler.model import RunSpec, UnitSpec
+from thresher.simulate.profile import RunProfile, op_key
+from thresher.simulate.rehearsal_cluster import RehearsalCluster
+
+COMMITS = "commits"
+"""The name under which the time of commits is shown."""
+EVENTS_PER_UNIT = 2_000
+"""A rehearsal with more events than this for each unit does not come to an end."""
+LONE_TASK_SHARE = 0.7
+"""If one task takes this part of the time, it is what the run waits for."""
+FULL_SHARE = 0.2
+"""Sources wait from half of the budget on, with as much again set aside for what they are about to emit."""
+
+
+class Failures(msgspec.Struct, frozen=True):
+    """How machines fail."""
+
+    per_hour: float = 0.0  # failures of any machine, in an hour of the whole cluster
+    repair_s: float = 300.0  # time until a machine is back
+
+
+class ResourceUse(msgspec.Struct, frozen=True):
+    """How much of one resource was used."""
+
+    name: str  # cpu, gpu, memory, driver
+    capacity: float  # how much there is
+    used: float  # mean over the run; of memory, the most
+    share: float  # used / capacity
+
+
+class StageUse(msgspec.Struct, frozen=True):
+    """What a group of stages that run in one call came to."""
+
+    name: str  # its stages
+    tasks: int  # that ended
+    busy_s: float  # time that workers were held by it
+    share: float  # of the time of all workers that was used
+    workers: int  # most workers of its own; 0: shared ones
+    peak_stage: str  # the stage inside that takes longest
+
+
+class Series(msgspec.Struct, frozen=True):
+    """How many workers a group of stages kept busy, bin by bin."""
+
+    name: str  # of the group
+    gpus: float  # accelerators that one worker holds
+    cpus: float  # cores that one worker holds
+    busy: tuple[float, ...]  # workers, bin by bin
+
+
+class Rehearsal(msgspec.Struct, frozen=True):
+    """The prediction."""
+
+    status: str  # "finished", or "failed: reason"
+    wall_s: float  # of the run, from its start to its end
+    data_bytes: int  # input
+    docs: int  # records of the input
+    units: int  # pieces of input
+    nodes: int  # machines
+    workers: int  # most workers at once
+    events: int  # that the scheduler took
+    tasks: int  # that ended
+    resources: tuple[ResourceUse, ...]  # how much was used
+    stages: tuple[StageUse, ...]  # what took the time
+    bottleneck: str  # what limits the rate, for people
+    inflight_bytes: int  # most bytes of batches between stages at once
+    failures_s: tuple[float, ...]  # times at which a machine failed
+    width_s: float  # of one bin of the series
+    series: tuple[Series, ...]  # busy workers over time
+    inflight: tuple[float, ...]  # bytes between stages over time
+
+    @property
+    def docs_per_s(self) -> float:
+        """Records of the input in a second."""
+        return self.docs / self.wall_s if self.wall_s else 0.0
+
+    @property
+    def bytes_per_s(self) -> float:
+        """Bytes of the input in a second."""
+        return self.data_bytes / self.wall_s if self.wall_s else 0.0
+
+
+def rehearse(
+    spec: RunSpec, units: list[UnitSpec], profile: RunProfile, failures: Failures | None = None, seed: int = 0
+) -> Rehearsal:
+    """Run the units to their end in virtual time."""
+    cluster = RehearsalCluster(spec, units, profile, seed)
+    cluster.list_units(units)
+    interval_s = spec.autoscale_interval_s or 2.0
+    if any(op.has_own_workers for op in spec.ops):
+        cluster.tick(interval_s)
+    breaker = _Breaker(cluster, failures or Failures(), Random(seed + 1))
+    with _rare_collections():
+        cluster.run(EVENTS_PER_UNIT * (len(units) + 1000))
+    return _result(cluster, units, tuple(breaker.times_s))
+
+
+class _Breaker:
+    """Takes machines away and gives them back."""
+
+    def __init__(self, cluster: RehearsalCluster, failures: Failures, random: Random) -> None:
+        self.times_s: list[float] = []
+        self._cluster = cluster
+        self._failures = failures
+        self._random = random
+        if failures.per_hour > 0:
+            self._plan_next()
+
+    def _plan_next(self) -> None:
+        wait_s = self._random.expovariate(self._failures.per_hour / 3600)
+        self._cluster.at(self._cluster.now + wait_s, self._break, None)
+
+    def _break(self, _: None) -> None:
+        up = [name for name, machine in self._cluster.machines.items() if machine.alive]
+        if up:
+            name = self._random.choice(up)
+            self.times_s.append(self._cluster.now)
+            self._cluster.at(self._cluster.now + self._failures.repair_s, self._cluster.join, name)
+            self._cluster.lose(name)
+        self._plan_next()
+
+
+def _result(cluster: RehearsalCluster, units: list[UnitSpec], failures: tuple[float, ...]) -> Rehearsal:
+    profile = cluster.profile
+    data_bytes = sum(unit.nbytes for unit in units)
+    docs = round(profile.docs * data_bytes / profile.input_bytes) if profile.input_bytes else profile.docs
+    end_s = max(cluster.now, 1e-9)
+    resources = _resources(cluster, end_s)
+    stages = _stages(cluster)
+    return Rehearsal(
+        status=cluster.ended or "failed",
+        wall_s=end_s + profile.outside_s,
+        data_bytes=data_bytes,
+        docs=docs,
+        units=len(units),
+        nodes=len(cluster.machines),
+        workers=cluster.peak_workers,
+        events=cluster.events,
+        tasks=sum(cluster.op_tasks[:-1]),
+        resources=resources,
+        stages=stages,
+        bottleneck=_bottleneck(cluster, resources, stages, end_s),
+        inflight_bytes=cluster.peak_bytes,
+        failures_s=failures,
+        width_s=cluster.timeline.width_s,
+        series=tuple(_series(cluster, end_s)),
+        inflight=tuple(cluster.timeline.levels(end_s)),
+    )
+
+
+def _names(cluster: RehearsalCluster) -> list[str]:
+    """Of groups of stages; a reader that only unpacks has the same name as one that only parses."""
+    names = []
+    for op in cluster.spec.ops:
+        twins = [other for other in cluster.spec.ops if other.name == op.name and cluster.op_tasks[other.index]]
+        names.append(f"{op.name} ({'read' if op.source else 'parse'})" if len(twins) > 1 else op.name)
+    return [*names, COMMITS]
+
+
+def _resources(cluster: RehearsalCluster, end_s: float) -> tuple[ResourceUse, ...]:
+    spec = cluster.spec
+    cpus = sum(node.cpus for node in spec.nodes) or float(spec.shared_workers)
+    gpus = sum(len(node.gpus) for node in spec.nodes)
+    memory = sum(node.memory_bytes for node in spec.nodes)
+    cpu_s = gpu_s = 0.0
+    for op, busy_s in zip(spec.ops, cluster.op_busy_s, strict=False):
+        gpu_s += busy_s * op.gpus
+        cpu_s += 0.0 if op.gpus else busy_s * op.cpus
+    cpu_s += cluster.op_busy_s[-1]
+    found = [_use("cpu", cpus, cpu_s / end_s)]
+    if gpus:
+        found.append(_use("gpu", gpus, gpu_s / end_s))
+    used_bytes = cluster.peak_workers * cluster.profile.worker_bytes + cluster.peak_bytes
+    found.append(_use("memory", memory, used_bytes))
+    found.append(_use("driver", 1.0, cluster.driver_busy_s / end_s))
+    return tuple(found)
+
+
+def _use(name: str, capacity: float, used: float) -> ResourceUse:
+    return ResourceUse(name, capacity, used, used / capacity if capacity else 0.0)
+
+
+def _stages(cluster: RehearsalCluster) -> tuple[StageUse, ...]:
+    total_s = sum(cluster.op_busy_s) or 1.0
+    found = []
+    for place, name in enumerate(_names(cluster)):
+        if not cluster.op_tasks[place] and not cluster.op_busy_s[place]:
+            continue
+        own, inside = 0, name
+        if place < len(cluster.spec.ops):
+            op = cluster.spec.ops[place]
+            own = cluster.own_workers[place] if op.has_own_workers else 0
+            inside = _slowest_stage(cluster.profile, op_key(op)) or op.name
+        busy_s = cluster.op_busy_s[place]
+        found.append(StageUse(name, cluster.op_tasks[place], busy_s, busy_s / total_s, own, inside))
+    return tuple(found)
+
+
+def _slowest_stage(profile: RunProfile, key: tuple[str, ...]) -> str:
+    times: dict[str, float] = {}
+    op = profile.ops.get(key)
+    for sample in op.samples if op is not None else ():
+        for stage, (stage_s, _) in sample.stages.items():
+            times[stage] = times.get(stage, 0.0) + stage_s
+    return max(times, key=times.__getitem__, default="")
+
+
+def _bottleneck(
+    cluster: RehearsalCluster, resources: Sequence[ResourceUse], stages: Sequence[StageUse], end_s: float
+) -> str:
+    """What the run waits for most of the time."""
+    spec = cluster.spec
+    share = {use.name: use.share for use in resources}
+    pools = {op.name: _own_share(cluster, op.index, end_s) for op in spec.ops if op.has_own_workers}
+    shared = [use for use in stages if not use.workers and use.name != COMMITS]
+    if shared:
+        shared_s = sum(use.busy_s for use in stages if not use.workers)
+        most = max(shared, key=lambda use: use.busy_s)
+        label = most.name if most.peak_stage == most.name else f"{most.peak_stage} in {most.name}"
+        pools[label] = shared_s / (max(1, spec.shared_workers) * end_s)
+    pools["the driver"] = share["driver"]
+    name = max(pools, key=pools.__getitem__)
+    longest_s = max(cluster.longest_s)
+    if pools[name] < LONE_TASK_SHARE and longest_s > LONE_TASK_SHARE * end_s:
+        op = spec.ops[cluster.longest_s.index(longest_s)]
+        return f"one task of {op.name}: it alone takes {longest_s:.0f} s; smaller files or blocks would share it out"
+    if pools[name] < LONE_TASK_SHARE and cluster.peak_bytes > FULL_SHARE * spec.budget_bytes:
+        return f"memory for batches between stages; the busiest is {name}, {pools[name]:.0%}"
+    if pools[name] < LONE_TASK_SHARE / 2 and cluster.op_tasks[0] < spec.shared_workers:
+        return f"too little work for {spec.shared_workers:,} workers; the busiest is {name}, {pools[name]:.0%}"
+    return f"{name} ({pools[name]:.0%} busy)"
+
+
+def _own_share(cluster: RehearsalCluster, op: int, end_s: float) -> float:
+    workers = cluster.own_workers[op]
+    return cluster.op_busy_s[op] / (workers * end_s) if workers else 0.0
+
+
+def _series(cluster: RehearsalCluster, end_s: float) -> Iterator[Series]:
+    for place, name in enumerate(_names(cluster)):
+        if cluster.op_busy_s[place]:
+            op = cluster.spec.ops[place] if place < len(cluster.spec.ops) else None
+            gpus, cpus = (op.gpus, 0.0 if op.gpus else op.cpus) if op is not None else (0.0, 1.0)
+            yield Series(name, gpus, cpus, tuple(cluster.timeline.rates(place, end_s)))
+
+
+@contextmanager
+def _rare_collections() -> Iterator[None]:
+    """Many small objects without cycles are made; looking for cycles among them takes time for nothing."""
+    before = get_threshold()
+    set_threshold(200_000, 50, 100)
+    try:
+        yield
+    finally:
+        set_threshold(*before)

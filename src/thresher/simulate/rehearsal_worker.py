@@ -1,0 +1,319 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One worker of a rehearsal: takes its queue in order, emits batch by batch, parks when its credit is used."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from thresher.scheduler import actions as act
+from thresher.scheduler import events as ev
+from thresher.scheduler.actions import TaskRef
+from thresher.scheduler.model import NO_LIMIT, NodeSpec, UnitSpec
+from thresher.simulate.profile import Output
+
+if TYPE_CHECKING:
+    from thresher.simulate.rehearsal_cluster import RehearsalCluster
+
+
+class Machine:
+    """One machine: its cores, and how many of them calls hold now."""
+
+    __slots__ = ("alive", "busy_cpus", "cpus", "name", "spec", "starting", "workers")
+
+    def __init__(self, spec: NodeSpec | None) -> None:
+        self.spec = spec
+        self.name = spec.node if spec is not None else "local"
+        self.cpus = spec.cpus if spec is not None else 1e9
+        self.alive = True
+        self.busy_cpus = 0.0
+        self.starting = 0  # workers that are not ready yet
+        self.workers: dict[int, RehearsedWorker] = {}
+
+
+class Call:
+    """One task under way, or a row of tasks that end together."""
+
+    __slots__ = ("at", "credit", "held_s", "op", "outputs", "refs", "step_s", "stream", "total_s", "untold_s")
+
+    def __init__(self, op: int, refs: Sequence[TaskRef], stream: UnitSpec | None = None) -> None:
+        self.op = op
+        self.refs = refs
+        self.stream = stream  # the stream that it reads, if any
+        self.credit = refs[0].credit
+        self.outputs: tuple[Output, ...] = ()  # of a single task
+        self.at = 0  # how many of them it has emitted
+        self.step_s = -1.0  # time before each output; -1: not begun
+        self.held_s = 0.0  # time that remains behind the last output
+        self.untold_s = 0.0  # time that no event has told yet
+        self.total_s = 0.0
+
+
+class RehearsedWorker:
+    """Runs one thing at a time."""
+
+    __slots__ = (
+        "alive",
+        "began_s",
+        "busy",
+        "cluster",
+        "cpus_held",
+        "id",
+        "machine",
+        "op",
+        "parked",
+        "queue",
+        "up",
+        "warm",
+    )
+
+    def __init__(self, cluster: RehearsalCluster, worker_id: int, op: int | None, machine: Machine) -> None:
+        self.cluster = cluster
+        self.id = worker_id
+        self.op = op
+        self.machine = machine
+        self.alive = True
+        self.up = False
+        self.busy = False
+        self.began_s = 0.0
+        self.cpus_held = 0.0
+        self.queue: deque[tuple[float, Call | act.Commit]] = deque()  # when it was sent, what
+        self.parked: dict[int, Call] = {}
+        self.warm: set[int] = set()  # ops that it has run before
+
+    # -- orders -------------------------------------------------------------------------------------------------------
+
+    def ready(self, start_s: float) -> None:
+        """Setup has ended."""
+        if not self.alive:
+            return
+        self.machine.starting -= 1
+        self.up = True
+        self.cluster.up += 1
+        self.cluster.peak_workers = max(self.cluster.peak_workers, self.cluster.up)
+        self.cluster.tell(ev.WorkerReady(self.id, self.machine.name, start_s))
+
+    def end(self) -> None:
+        """Gone, with all it held."""
+        if not self.alive:
+            return
+        self.alive = False
+        if self.up:
+            self.cluster.up -= 1
+        else:
+            self.machine.starting -= 1
+        if self.busy:
+            self.machine.busy_cpus -= self.cpus_held
+        self.machine.workers.pop(self.id, None)
+
+    def take(self, action: act.Dispatch, sent_s: float) -> None:
+        """Queue tasks: one call for each, or one for all where none of them emits more than once."""
+        costs = self.cluster.costs[action.op]
+        assert costs is not None, f"no task of op {action.op} was measured"
+        root = self.cluster.units.get(action.tasks[0].unit) if action.tasks[0].task < 0 else None
+        stream = root if root is not None and root.stream else None
+        batched = self.cluster.spec.ops[action.op].batch_size > 1
+        if batched or not costs.emits or (len(action.tasks) > 1 and costs.most_outputs <= 1):
+            self.queue.append((sent_s, Call(action.op, action.tasks, stream)))
+        else:
+            self.queue.extend((sent_s, Call(action.op, (ref,), stream)) for ref in action.tasks)
+        if not self.busy:
+            self._next(self.cluster.now)
+
+    def resume(self, action: act.Resume, sent_s: float) -> None:
+        """Let a parked task go on in its turn."""
+        call = self.parked.pop(action.task)
+        call.credit = action.credit
+        self.queue.append((sent_s, call))
+        if not self.busy:
+            self._next(self.cluster.now)
+
+    def grant(self, action: act.GrantCredit, sent_s: float) -> None:
+        """More credit for a task that runs; one that has parked goes on."""
+        call = self.parked.pop(action.task, None)
+        if call is not None:
+            call.credit = max(0, call.credit) + action.credit
+            self.queue.append((sent_s, call))
+            if not self.busy:
+                self._next(self.cluster.now)
+
+    def commit(self, action: act.Commit, sent_s: float) -> None:
+        """Commits come before new tasks."""
+        self.queue.appendleft((sent_s, action))
+        if not self.busy:
+            self._next(self.cluster.now)
+
+    def give_back(self, tasks: Sequence[int]) -> None:
+        """Forget tasks that are parked or wait."""
+        gone = set(tasks)
+        for task in tasks:
+            self.parked.pop(task, None)
+        kept: deque[tuple[float, Call | act.Commit]] = deque()
+        for sent_s, item in self.queue:
+            if isinstance(item, Call):
+                item.refs = tuple(ref for ref in item.refs if ref.task not in gone)
+                if not item.refs:
+                    continue
+            kept.append((sent_s, item))
+        self.queue = kept
+
+    # -- running ------------------------------------------------------------------------------------------------------
+
+    def _next(self, now: float) -> None:
+        """Begin what comes first and does not enter an op that has a generator parked here."""
+        queue = self.queue
+        if not queue:
+            return
+        place = 0
+        if self.parked:
+            entered = {call.op for call in self.parked.values()}
+            waiting = (n for n, (_, item) in enumerate(queue) if not _enters(item, entered))
+            place = next(waiting, -1)
+            if place < 0:
+                return
+        sent_s, item = queue[place]
+        del queue[place]
+        self.busy = True
+        self.began_s = max(now, sent_s)
+        if isinstance(item, Call):
+            self._begin(item)
+        else:
+            self._hold(1.0)
+            held_s = self.cluster.commits.draw(self.cluster.in_bytes(0, item.unit)) * self._slowdown()
+            self.cluster.at(self.began_s + held_s, self._committed, item)
+
+    def _hold(self, cpus: float) -> None:
+        self.cpus_held = cpus
+        self.machine.busy_cpus += cpus
+
+    def _slowdown(self) -> float:
+        """How much longer things take because more is under way here than there are cores."""
+        machine = self.machine
+        return machine.busy_cpus / machine.cpus if machine.busy_cpus > machine.cpus else 1.0
+
+    def _begin(self, call: Call) -> None:
+        cluster = self.cluster
+        spec = cluster.spec.ops[call.op]
+        # An accelerator works while its core waits for it.
+        self._hold(0.0 if spec.gpus or spec.gpu_memory_bytes else spec.cpus)
+        slowdown = self._slowdown()
+        if call.step_s >= 0:  # goes on after it was parked
+            self._go_on(call)
+            return
+        costs = cluster.costs[call.op]
+        assert costs is not None
+        if len(call.refs) > 1 or not costs.emits:
+            made = [costs.draw(cluster.in_bytes(ref.task, ref.unit)) for ref in call.refs]
+            total_s = sum(held_s for held_s, _ in made) * slowdown + self._cold_s(call.op, costs.cold_s)
+            call.total_s = total_s
+            cluster.at(self.began_s + total_s, self._all_done, (call, [outputs for _, outputs in made]))
+            return
+        held_s, outputs = costs.draw(cluster.in_bytes(call.refs[0].task, call.refs[0].unit))
+        held_s = held_s * slowdown + self._cold_s(call.op, costs.cold_s)
+        call.total_s = held_s
+        call.outputs = outputs
+        call.step_s = held_s / len(outputs) if outputs else 0.0
+        call.held_s = 0.0 if outputs else held_s
+        self._go_on(call)
+
+    def _cold_s(self, op: int, cold_s: float) -> float:
+        if op in self.warm:
+            return 0.0
+        self.warm.add(op)
+        return cold_s
+
+    def _go_on(self, call: Call) -> None:
+        """To the next output, or to the end."""
+        if call.at < len(call.outputs):
+            self.cluster.at(self.began_s + call.step_s, self._yielded, call)
+        else:
+            self.cluster.at(self.began_s + call.held_s, self._done, call)
+
+    def _spent(self, series: int) -> float:
+        """Note the time since this stretch began."""
+        cluster = self.cluster
+        spent_s = cluster.now - self.began_s
+        cluster.timeline.add(series, self.began_s, cluster.now)
+        cluster.op_busy_s[series] += spent_s
+        self.began_s = cluster.now
+        return spent_s
+
+    def _yielded(self, call: Call) -> None:
+        if not self.alive:
+            return
+        cluster = self.cluster
+        call.untold_s += self._spent(call.op)
+        out = call.outputs[call.at]
+        call.at += 1
+        emitted = cluster.emit(call, out, self.machine)
+        if call.credit != NO_LIMIT and emitted is not None and out.nbytes > 0:
+            # As real workers do: with less than half a batch left, the next one would be mostly debt.
+            left = call.credit - out.nbytes
+            call.credit = left if left > out.nbytes // 2 else 0
+        task, outputs = call.refs[0].task, () if emitted is None else (emitted,)
+        if call.at == len(call.outputs) and call.credit != 0:
+            self._finish(call, outputs)
+            return
+        told_s, call.untold_s = call.untold_s, 0.0
+        if call.credit == 0:
+            self.parked[task] = call
+            self._free()
+            cluster.tell(ev.TaskParked(task, self.id, outputs, busy_s=told_s))
+            if not self.busy:
+                self._next(cluster.now)
+            return
+        if outputs:
+            cluster.tell(ev.TaskEmitted(task, self.id, outputs, busy_s=told_s))
+        if self.alive:
+            self._go_on(call)
+
+    def _done(self, call: Call) -> None:
+        if self.alive:
+            call.untold_s += self._spent(call.op)
+            self._finish(call, ())
+
+    def _finish(self, call: Call, outputs: tuple[ev.Emitted, ...]) -> None:
+        cluster = self.cluster
+        cluster.op_tasks[call.op] += 1
+        if call.total_s > cluster.longest_s[call.op]:
+            cluster.longest_s[call.op] = call.total_s
+        self._free()
+        cluster.tell(ev.TaskDone(call.refs[0].task, self.id, outputs, call.untold_s))
+        if not self.busy and self.alive:
+            self._next(cluster.now)
+
+    def _all_done(self, about: tuple[Call, list[tuple[Output, ...]]]) -> None:
+        if not self.alive:
+            return
+        call, made = about
+        cluster = self.cluster
+        self._spent(call.op)
+        cluster.op_tasks[call.op] += len(call.refs)
+        busy_s = call.total_s / len(call.refs)
+        if busy_s > cluster.longest_s[call.op]:
+            cluster.longest_s[call.op] = busy_s
+        self._free()
+        for ref, outputs in zip(call.refs, made, strict=True):
+            emitted = (cluster.emit(call, out, self.machine) for out in outputs)
+            cluster.tell(ev.TaskDone(ref.task, self.id, tuple(found for found in emitted if found), busy_s))
+        if not self.busy:
+            self._next(cluster.now)
+
+    def _committed(self, action: act.Commit) -> None:
+        if not self.alive:
+            return
+        self._spent(len(self.cluster.spec.ops))
+        self._free()
+        self.cluster.commit_here(action)
+        if not self.busy and self.alive:
+            self._next(self.cluster.now)
+
+    def _free(self) -> None:
+        self.busy = False
+        self.machine.busy_cpus -= self.cpus_held
+
+
+def _enters(item: Call | act.Commit, entered: set[int]) -> bool:
+    """Whether it would enter an op for the second time."""
+    return isinstance(item, Call) and item.step_s < 0 and item.op in entered

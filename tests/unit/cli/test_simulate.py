@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`thresher simulate`, as users start it, on a profile that a real run left."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.unit.cli.conftest import Thresher
+
+
+@pytest.fixture
+def profiled(folder: Path, thresher: Thresher) -> Path:
+    """A folder with a recipe, and `output` with a run of it."""
+    assert thresher("run", "recipe.yaml", "--workers", "1", "--quiet").returncode == 0
+    return folder
+
+
+def test_a_rehearsal_says_time_bottleneck_use_and_cost(profiled: Path, thresher: Thresher) -> None:
+    ended = thresher(
+        *("simulate", "recipe.yaml", "--profile", "output", "--nodes", "10", "--node", "8cpu,32GB"),
+        *("--data", "10GB", "--file-size", "64MB", "--price-per-hour", "2", "--failures-per-hour", "1"),
+    )
+    assert ended.returncode == 0, ended.stderr
+    for word in ("wall time", "throughput", "bottleneck", "per TB", "cpu", "memory", "driver", "10 with 8 CPUs"):
+        assert word in ended.stdout
+
+
+def test_json_is_one_object_with_everything(profiled: Path, thresher: Thresher) -> None:
+    ended = thresher("simulate", "recipe.yaml", "--profile", "output", "--node", "4cpu", "--data", "1GB", "--json")
+    facts = json.loads(ended.stdout)
+    assert facts["status"] == "finished"
+    assert facts["data_bytes"] == 10**9
+    assert {use["name"] for use in facts["resources"]} == {"cpu", "memory", "driver"}
+    assert facts["cost"] is None
+    assert facts["wall_s"] > 0
+
+
+def test_the_same_seed_predicts_the_same(profiled: Path, thresher: Thresher) -> None:
+    command = ("simulate", "recipe.yaml", "--profile", "output", "--node", "4cpu", "--data", "1GB", "--seed", "3")
+    assert thresher(*command).stdout == thresher(*command).stdout
+
+
+def test_pictures_are_drawn(profiled: Path, thresher: Thresher) -> None:
+    ended = thresher("simulate", "recipe.yaml", "--profile", "output", "--svg", "use.svg", "--html", "use.html")
+    assert ended.returncode == 0, ended.stderr
+    assert (profiled / "use.svg").read_text().startswith("<svg")
+    assert "<svg" in (profiled / "use.html").read_text()
+
+
+def test_costs_can_be_given_without_any_run(folder: Path, thresher: Thresher) -> None:
+    ended = thresher(
+        *("simulate", "recipe.yaml", "--cost", "WordCountFilter=0.5", "--data", "64GB", "--node", "10cpu", "--json")
+    )
+    assert ended.returncode == 0, ended.stderr
+    facts = json.loads(ended.stdout)
+    assert facts["wall_s"] == pytest.approx(64_000 * 0.5 / 10, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        ((), ("without --profile",)),
+        (("--profile", "nowhere"), ("nowhere", "no run found")),
+        (("--profile", "output", "--node", "lots"), ("--node", "lots", "64cpu,512GB")),
+        (("--profile", "output", "--nodes", "0"), ("--nodes", "'0'")),
+        (("--profile", "output", "--cost", "WordCount=1"), ("no stage 'WordCount'", "WordCountFilter")),
+        (("--profile", "output", "--cost", "much"), ("--cost", "STAGE=SECONDS_PER_MB")),
+        (("--profile", "output", "--data", "some"), ("--data", "'some'")),
+        (("--profile", "output", "--failures-per-hour", "-1"), ("--failures-per-hour",)),
+    ],
+)
+def test_a_wrong_question_is_refused_with_what_would_be_right(
+    profiled: Path, thresher: Thresher, flags: tuple[str, ...], words: tuple[str, ...]
+) -> None:
+    ended = thresher("simulate", "recipe.yaml", *flags)
+    assert ended.returncode == 2
+    for word in words:
+        assert word in ended.stderr
+
+
+def test_a_profile_of_another_pipeline_is_refused(profiled: Path, thresher: Thresher) -> None:
+    other = (profiled / "recipe.yaml").read_text().replace("WordCountFilter", "MeanWordLengthFilter")
+    other = other.replace("{min_words: 3}", "{}").replace('{min_words: "${min_words}"}', "{}")
+    (profiled / "other.yaml").write_text(other)
+    ended = thresher("simulate", "other.yaml", "--profile", "output")
+    assert ended.returncode == 2
+    assert "another pipeline" in ended.stderr
+    assert "MeanWordLengthFilter" in ended.stderr
+
+
+def test_a_run_without_a_log_is_refused(profiled: Path, thresher: Thresher) -> None:
+    for path in sorted((profiled / "output" / "_thresher" / "events").rglob("*"), reverse=True):
+        path.rmdir() if path.is_dir() else path.unlink()
+    ended = thresher("simulate", "recipe.yaml", "--profile", "output")
+    assert ended.returncode == 2
+    assert "no event log" in ended.stderr

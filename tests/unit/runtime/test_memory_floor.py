@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The least memory of a plan, and chunks that fit it."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from thresher import JsonlReader, JsonlWriter, LocalExecutor, Pipeline, ProcessingStage, Resources, Task
+from thresher.core.plan import CHUNK_BYTES
+from thresher.errors import UsageError
+from thresher.runtime.memory_floor import CHUNK_SHARE, chunk_bytes, memory_floor
+
+
+class Model(ProcessingStage[Task, Task]):
+    """Asks for memory of its own."""
+
+    name = "model"
+
+    def process(self, task: Task) -> Task:
+        return task
+
+
+def floor_of(*stages: ProcessingStage[Task, Task], workers: int) -> int:
+    """What a plan needs on an executor with plenty."""
+    executor = LocalExecutor(workers=workers, memory="8GB")
+    plan = executor.plan(Pipeline("p", stages=[JsonlReader("in"), *stages, JsonlWriter("out")]))
+    return memory_floor(plan, executor.limits())
+
+
+def test_the_floor_grows_with_workers_and_with_what_stages_ask_for() -> None:
+    few, many = floor_of(workers=2), floor_of(workers=16)
+    assert few < many < 10 * few
+    asking = floor_of(Model().with_(resources=Resources(memory_gb=1), num_workers=2), workers=2)
+    assert asking > few + 2 * 10**9
+
+
+def test_less_than_the_floor_is_refused_with_the_floor_and_what_to_do() -> None:
+    executor = LocalExecutor(workers=40, memory="300MB")
+    with pytest.raises(UsageError, match="that this plan needs with 40 workers; give at least that, or fewer workers"):
+        executor.plan(Pipeline("p", stages=[JsonlReader("in"), JsonlWriter("out")]))
+
+
+def test_the_floor_itself_is_enough() -> None:
+    floor = floor_of(workers=2)
+    executor = LocalExecutor(workers=2, memory=floor + 10**7)  # this process may grow a little meanwhile
+    executor.plan(Pipeline("p", stages=[JsonlReader("in"), JsonlWriter("out")]))
+
+
+@given(st.integers(min_value=10**8, max_value=10**12), st.integers(min_value=1, max_value=1000))
+def test_chunks_of_all_workers_stay_within_their_share_or_are_as_small_as_they_get(memory: int, workers: int) -> None:
+    size = chunk_bytes(memory, workers, CHUNK_BYTES)
+    assert 65536 <= size <= CHUNK_BYTES
+    assert size == 65536 or size * workers <= memory // CHUNK_SHARE

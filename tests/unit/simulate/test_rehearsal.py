@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A rehearsal takes as long as arithmetic says, and ends whatever fails on the way."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from tests.unit.simulate.profiles import MB, machines, one_op, profile_of, three_ops
+from thresher.simulate.input import make_units
+from thresher.simulate.profile import op_key, with_costs
+from thresher.simulate.rehearsal import Failures, rehearse
+
+
+@pytest.mark.parametrize(("nodes", "workers"), [(1, 1), (1, 4), (4, 16)])
+def test_work_that_nothing_holds_up_takes_its_time_divided_by_the_workers(nodes: int, workers: int) -> None:
+    spec = one_op(machines(nodes), workers)
+    profile = profile_of(spec)
+    found = rehearse(spec, make_units(profile, spec.ops, data_bytes=160 * MB), profile)
+    assert found.status == "finished"
+    assert found.wall_s == pytest.approx(160 * 0.1 / workers)
+    assert found.docs == 16_000
+    assert found.workers == workers
+    cpu = next(use for use in found.resources if use.name == "cpu")
+    assert cpu.share == pytest.approx(workers / (4 * nodes))
+
+
+def test_more_workers_than_cores_bring_nothing() -> None:
+    enough, too_many = one_op(machines(1), 4), one_op(machines(1), 8)
+    profile = profile_of(enough)
+    units = make_units(profile, enough.ops, data_bytes=320 * MB)
+    least = rehearse(enough, units, profile).wall_s
+    assert rehearse(too_many, units, profile).wall_s == pytest.approx(least, rel=0.1)
+
+
+def test_units_of_other_sizes_cost_by_their_bytes() -> None:
+    spec = one_op(machines(1), 1)
+    profile = profile_of(spec)
+    units = make_units(profile, spec.ops, data_bytes=100 * MB, file_bytes=20 * MB, block_bytes=10 * MB)
+    assert [unit.nbytes for unit in units] == [10 * MB] * 10
+    assert rehearse(spec, units, profile).wall_s == pytest.approx(10.0)
+
+
+def test_a_given_cost_replaces_what_was_measured() -> None:
+    spec = one_op(machines(1), 1)
+    profile = with_costs(profile_of(spec), {"write": 0.25})
+    units = make_units(profile, spec.ops, data_bytes=10 * MB)
+    assert rehearse(spec, units, profile).wall_s == pytest.approx(10 * (0.05 + 0.25))
+
+
+def test_the_driver_is_the_limit_where_events_are_many_and_work_is_little() -> None:
+    spec = one_op(machines(10), 40)
+    profile = replace(profile_of(spec, busy_s=0.0001), driver_event_s=0.001)
+    found = rehearse(spec, make_units(profile, spec.ops, data_bytes=1000 * MB), profile)
+    assert found.bottleneck.startswith("the driver")
+    assert found.wall_s == pytest.approx(found.events * 0.001)
+
+
+def test_the_slowest_stage_is_named() -> None:
+    spec = three_ops(machines(2), 8)
+    profile = with_costs(profile_of(spec, busy_s=0.01), {"work": 0.5})
+    found = rehearse(spec, make_units(profile, spec.ops, data_bytes=200 * MB), profile)
+    assert found.bottleneck.startswith("work")
+    assert max(found.stages, key=lambda use: use.busy_s).name == "work"
+    assert 0 < found.inflight_bytes <= spec.budget_bytes
+
+
+def test_one_stream_cannot_be_shared_out() -> None:
+    spec = three_ops(machines(4), 16)
+    profile = with_costs(profile_of(spec, busy_s=0.0, fan_out=4, stream=True), {"read": 1.0})
+    found = rehearse(spec, make_units(profile, spec.ops, data_bytes=20 * MB, file_bytes=20 * MB), profile)
+    assert found.wall_s == pytest.approx(20.0, rel=0.05)
+    assert "one task of read" in found.bottleneck
+
+
+def test_a_stage_on_accelerators_keeps_them_busy() -> None:
+    spec = three_ops(machines(2, gpus=2), 8, dedicated_workers=4, gpus=1.0)
+    profile = with_costs(profile_of(spec, busy_s=0.001), {"work": 0.2})
+    found = rehearse(spec, make_units(profile, spec.ops, data_bytes=400 * MB), profile)
+    gpu = next(use for use in found.resources if use.name == "gpu")
+    assert gpu.share > 0.95
+    assert found.wall_s == pytest.approx(400 * 0.2 / 4, rel=0.05)
+
+
+def test_workers_start_with_the_time_that_was_measured_for_their_stage() -> None:
+    spec = three_ops(machines(1, gpus=1), 2, dedicated_workers=1, gpus=1.0)
+    profile = profile_of(spec, busy_s=0.01)
+    work = op_key(spec.ops[1])
+    slow = replace(profile, ops={**profile.ops, work: replace(profile.ops[work], start_s=60.0)})
+    units = make_units(profile, spec.ops, data_bytes=10 * MB)
+    assert rehearse(spec, units, slow).wall_s == pytest.approx(60 + rehearse(spec, units, profile).wall_s, rel=0.01)
+
+
+def test_the_same_seed_gives_the_same_rehearsal() -> None:
+    spec = three_ops(machines(3), 12)
+    profile = profile_of(spec, fan_out=3)
+    units = make_units(profile, spec.ops, data_bytes=60 * MB)
+    failures = Failures(per_hour=1000, repair_s=1)
+    assert rehearse(spec, units, profile, failures, seed=7) == rehearse(spec, units, profile, failures, seed=7)
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    nodes=st.integers(2, 5),
+    units=st.integers(1, 30),
+    fan_out=st.integers(0, 5),
+    per_hour=st.sampled_from([0, 2_000, 20_000]),
+    stream=st.booleans(),
+    seed=st.integers(0, 1000),
+)
+def test_every_unit_is_committed_whatever_machines_fail(
+    nodes: int, units: int, fan_out: int, per_hour: float, stream: bool, seed: int
+) -> None:
+    spec = three_ops(machines(nodes, cpus=2), 2 * nodes)
+    profile = profile_of(spec, busy_s=0.02, fan_out=fan_out, stream=stream and fan_out > 0)
+    listed = make_units(profile, spec.ops, data_bytes=units * MB)
+    found = rehearse(spec, listed, profile, Failures(per_hour, repair_s=0.5), seed)
+    # A unit that machines failed under again and again may end a run, as it would a real one.
+    assert found.status == "finished" or "failed" in found.status
+    if not per_hour:
+        assert found.status == "finished"
+        assert sum(use.tasks for use in found.stages if use.name == "commits") == units
