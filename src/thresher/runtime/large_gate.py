@@ -18,7 +18,7 @@ import mmap
 import os
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from thresher.runtime.memory import private_bytes, proportional_bytes, release_freed
@@ -79,13 +79,14 @@ class _Others(NamedTuple):
 class LargeGate:
     """Where one worker asks for room."""
 
-    def __init__(self, fd: int, memory_bytes: int) -> None:
-        """`fd`: the table; `memory_bytes`: the limit of the run."""
+    def __init__(self, fd: int, memory_bytes: int, own_bytes: Callable[[], int] | None = None) -> None:
+        """`fd`: the table; `memory_bytes`: the limit of the run; `own_bytes`: how what this process takes is measured."""
         self._fd = fd
         self._memory = memory_bytes
+        self._own_bytes = own_bytes or _own_bytes
         self._map = mmap.mmap(fd, _SIZE)
         self._inside = False
-        self._base = _own_bytes()
+        self._base = self._own_bytes()
         self._row = self._take_row()
 
     @property
@@ -119,7 +120,7 @@ class LargeGate:
         self._inside = False
         peak = _peak_bytes()
         release_freed()
-        self._base = _own_bytes()
+        self._base = self._own_bytes()
         with self._locked():
             if peak and nbytes:
                 measured = MARGIN * max(0, peak - private_bytes()) / nbytes

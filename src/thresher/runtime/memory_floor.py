@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 DRIVER_BYTES = 45 * 10**6
 """The driver of a run at its work, where it is not measured to be larger already."""
+LARGE_DRIVER_BYTES = 2 * DRIVER_BYTES
+"""A driver of so much is worth a word where the memory does not suffice."""
 ZYGOTE_BYTES = 40 * 10**6
 """The process that workers are forked from: most of what Python and Arrow take is there, and shared."""
 WORKER_BYTES = 25 * 10**6
@@ -41,9 +43,13 @@ def memory_floor(plan: Plan, limits: Limits) -> int:
     workers = limits.shared_workers + sum(count for count, _ in own)
     shared = max((stage.resources.memory_gb for stage in plan.stages), default=0.0)
     asked = sum(count * gigabytes for count, gigabytes in own) or shared
-    driver = max(DRIVER_BYTES, proportional_bytes(os.getpid()) or 0)
-    processes = driver + ZYGOTE_BYTES + workers * WORKER_BYTES
+    processes = driver_bytes() + ZYGOTE_BYTES + workers * WORKER_BYTES
     return int((processes + asked * GB) / (1 - _FOR_DATA))
+
+
+def driver_bytes() -> int:
+    """What the process takes that a run is started from: the program of a user, or the command line."""
+    return max(DRIVER_BYTES, proportional_bytes(os.getpid()) or 0)
 
 
 def refuse_below_floor(plan: Plan, limits: Limits) -> None:
@@ -56,5 +62,13 @@ def refuse_below_floor(plan: Plan, limits: Limits) -> None:
         workers = f"{limits.shared_workers} workers" + (f" and {own} of stages' own" if own else "")
         raise UsageError(
             f"memory: {show_size(limits.memory_bytes)} is below the {show_size(floor)} that this plan needs with "
-            f"{workers}; give at least that, or fewer workers"
+            f"{workers}{_of_which_this_process()}; give at least that, or fewer workers"
         )
+
+
+def _of_which_this_process() -> str:
+    """Said where the program that starts the run has grown large by itself: the promise counts it."""
+    driver = driver_bytes()
+    if driver < LARGE_DRIVER_BYTES:
+        return ""
+    return f", because this Python process has taken {show_size(driver)} already, which count"

@@ -39,9 +39,11 @@ def fail(state: State, reason: str, unit: Unit | None = None, op: Op | None = No
 
 
 def setup_failed(state: State, worker: Worker, message: str) -> None:
-    """Start another worker, unless its pool has failed too often."""
+    """Start another worker, unless its pool has failed too often. Those that started side by side fail as one."""
     pool = worker.pool
-    pool.setup_failures += 1
+    if worker.id >= pool.failed_before:
+        pool.setup_failures += 1
+        pool.failed_before = state.next_worker
     if pool.setup_failures >= state.spec.setup_attempts:
         op = None if pool.dedicated is None else state.ops[pool.dedicated]
         who = "shared workers" if op is None else f"workers of op {op.spec.name!r}"

@@ -277,6 +277,7 @@ class Pool:
     __slots__ = (
         "balances",
         "dedicated",
+        "failed_before",
         "free",
         "inner",
         "leaving",
@@ -309,6 +310,7 @@ class Pool:
         self.size = 0  # workers that are up or starting, those that leave included
         self.up = 0  # of these, workers that are ready
         self.setup_failures = 0  # in a row
+        self.failed_before = 0  # workers from this number on were started after the last failure
         self.losses = 0  # workers lost since a task of this pool ended
 
 

@@ -119,7 +119,7 @@ def test_unfused_stages_pass_large_tasks_through_shared_memory() -> None:
 
 
 def test_a_fan_out_far_beyond_the_memory_budget_runs_through() -> None:
-    executor = LocalExecutor(workers=2, memory="500MB", fusion=False)
+    executor = LocalExecutor(workers=2, memory=memory_beside_this_process(400 * 10**6), fusion=False)
     assert len(results(executor, Repeat(400), Grow(), Shrink(), tasks=8)) == 3200
 
 

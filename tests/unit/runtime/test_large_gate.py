@@ -14,6 +14,8 @@ from thresher.runtime.large_gate import LargeGate, OpenGate, gate_for
 
 MEMORY = 10**9
 HUGE, SMALL = 10**9, 1000
+WORKER_BYTES = 30 * 10**6
+"""What each worker of these tests is taken to be, however large the process is that runs them."""
 
 
 @pytest.fixture
@@ -26,6 +28,11 @@ def table(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     assert fd is not None
     yield fd
     os.close(fd)
+
+
+def gate_of(table: int) -> LargeGate:
+    """The gate of a worker of ordinary size."""
+    return LargeGate(table, MEMORY, lambda: WORKER_BYTES)
 
 
 class Child:
@@ -72,7 +79,7 @@ def holder(table: int, nbytes: int) -> Child:
     """A worker that goes in with a record, says so, and leaves when it is told."""
 
     def work(child: Child) -> None:
-        gate = LargeGate(table, MEMORY)
+        gate = gate_of(table)
         gate.enter(nbytes)
         child.say("i")
         child.wait()
@@ -104,7 +111,7 @@ def test_records_that_fit_together_are_let_in_together(table: int) -> None:
 
 
 def test_whoever_is_alone_is_let_in_however_large(table: int) -> None:
-    gate = LargeGate(table, MEMORY)
+    gate = gate_of(table)
     gate.enter(100 * MEMORY)
     assert gate.inside
     gate.leave(100 * MEMORY)
@@ -112,7 +119,7 @@ def test_whoever_is_alone_is_let_in_however_large(table: int) -> None:
 
 
 def test_a_size_that_turns_out_smaller_makes_room_at_once(table: int) -> None:
-    gate = LargeGate(table, MEMORY)
+    gate = gate_of(table)
     gate.enter(HUGE)
     second = holder(table, SMALL)
     assert not second.has_spoken()
@@ -125,11 +132,11 @@ def test_a_size_that_turns_out_smaller_makes_room_at_once(table: int) -> None:
 
 def test_a_record_may_be_read_while_another_is_worked_on_and_then_waits(table: int) -> None:
     size = MEMORY // 16
-    gate = LargeGate(table, MEMORY)
+    gate = gate_of(table)
     gate.enter(size)
 
     def work(child: Child) -> None:
-        own = LargeGate(table, MEMORY)
+        own = gate_of(table)
         own.read(size)
         child.say("r")
         own.enter(size)
@@ -148,7 +155,7 @@ def test_readers_alone_never_wait_for_each_other_for_ever(table: int) -> None:
     size = MEMORY // 16
 
     def work(child: Child) -> None:
-        own = LargeGate(table, MEMORY)
+        own = gate_of(table)
         own.read(size)
         own.enter(size)
         own.leave(size)
@@ -172,7 +179,7 @@ def test_a_worker_that_died_inside_leaves_its_room(table: int) -> None:
 
 
 def test_how_much_a_record_takes_is_measured_for_all(table: int) -> None:
-    gate, other = LargeGate(table, MEMORY), LargeGate(table, MEMORY)
+    gate, other = gate_of(table), gate_of(table)
     size = 20 * 10**6
     for _ in range(40):
         gate.enter(size)

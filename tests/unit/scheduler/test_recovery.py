@@ -278,3 +278,13 @@ def test_a_unit_that_stands_in_its_own_way_starts_again_and_runs_its_generators_
     assert dispatched(play.feed(done(4, 2, 6))) == [(1, 2, [6])]
     assert dispatched(play.feed(done(6, 1))) == [(2, 1, [5])]
     assert play.scheduler.state.units["u"].attempts == 0
+
+
+def test_workers_killed_together_while_starting_are_one_failed_setup() -> None:
+    play = Play(WHOLE, workers=4, setup_attempts=2)
+    actions = play.feed(*(WorkerLost(worker, "killed") for worker in (1, 2, 3, 4)))
+    assert only(actions, "Fail") == []
+    again = [action.worker for action in only(actions, "StartWorker")]
+    assert len(again) == 4
+    (failed,) = only(play.feed(WorkerLost(again[0], "killed")), "Fail")
+    assert "2 times in a row: killed" in failed.reason
