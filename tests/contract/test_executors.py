@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.memory_room import memory_beside_this_process
 from thresher import (
     DocumentBatch,
     DocumentFilter,
@@ -22,6 +23,7 @@ from thresher import (
     ParquetWriter,
     Pipeline,
     ProcessingStage,
+    Resources,
     RunResult,
     ScoreFilter,
     SerialExecutor,
@@ -29,7 +31,19 @@ from thresher import (
     WordCountFilter,
     processing_stage,
 )
+from thresher.core.stage import SinkStage, SourceStage
 from thresher.core.tally import counts_add_up
+
+
+class EveryStageOnADevice(LocalExecutor):
+    """Stages between reader and writer have workers of their own, each with a quarter of a declared accelerator."""
+
+    def execute(self, pipeline: Pipeline, options: Any) -> RunResult:
+        for place, stage in enumerate(pipeline.stages):
+            if isinstance(stage, ProcessingStage) and not isinstance(stage, SourceStage | SinkStage):
+                pipeline.stages[place] = stage.with_(resources=Resources(gpus=0.25))
+        return super().execute(pipeline, options)
+
 
 MakeExecutor = Callable[[], Any]
 EXECUTORS: dict[str, MakeExecutor] = {
@@ -41,6 +55,7 @@ EXECUTORS: dict[str, MakeExecutor] = {
     "local-3-small": lambda: LocalExecutor(workers=3, memory=memory_beside_this_process(400 * 10**6)),
     "local-batch": lambda: LocalExecutor(workers=2, execution_mode="batch"),
     "local-unfused": lambda: LocalExecutor(workers=2, fusion=False),
+    "local-devices": lambda: EveryStageOnADevice(workers=1, gpus=2),
 }
 
 

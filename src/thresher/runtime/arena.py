@@ -15,6 +15,7 @@ import bisect
 import mmap
 import os
 import weakref
+from collections import deque
 from collections.abc import Iterator
 
 from thresher.core.task import Task
@@ -236,9 +237,10 @@ class Reader:
 
     def __init__(self) -> None:
         self._maps: dict[int, mmap.mmap] = {}
-        self._ended: list[tuple[int, int]] = []
+        self._ended: deque[tuple[int, int, int]] = deque()
+        """Leases that ended, with their bytes. The last view may die in any thread, at any moment."""
         self.held_bytes = 0
-        """Bytes of segments that are still looked at."""
+        """Bytes of segments that were still looked at when leases were last asked for."""
 
     def add(self, number: int, arena: int | mmap.mmap) -> None:
         """Make an arena readable: its descriptor (which is closed) or a map of it."""
@@ -268,15 +270,18 @@ class Reader:
         return decode_parts(payload.lengths, base.data)
 
     def _end(self, arena: int, offset: int, nbytes: int) -> None:
-        self.held_bytes -= nbytes
-        self._ended.append((arena, offset))
+        self._ended.append((arena, offset, nbytes))
 
     def give_up(self, payload: Payload) -> None:
         """A payload that came and was never opened."""
         if payload.arena != NOWHERE:
-            self._ended.append((payload.arena, payload.offset))
+            self._ended.append((payload.arena, payload.offset, 0))
 
     def ended(self) -> list[tuple[int, int]]:
         """Leases that ended since this was last asked: arena and offset."""
-        ended, self._ended = self._ended, []
+        ended: list[tuple[int, int]] = []
+        while self._ended:
+            arena, offset, nbytes = self._ended.popleft()
+            self.held_bytes -= nbytes
+            ended.append((arena, offset))
         return ended

@@ -20,6 +20,7 @@ from thresher.core.stage import ProcessingStage, overrides
 from thresher.core.tally import StageTally
 from thresher.core.task import Task
 from thresher.runtime import memory_split
+from thresher.runtime.attendant import call_stage
 from thresher.runtime.settle import Outcome, Settlement, settle, settle_many
 
 Stage = ProcessingStage[Any, Any]
@@ -60,9 +61,9 @@ class Fault:
 def invoke(stage: Stage, task: Task) -> Any:
     """Call the method that the author wrote; one entry for one task."""
     if overrides(stage, "process_batch") and not overrides(stage, "process"):
-        entries = list(stage.process_batch([task]))
+        entries = list(call_stage(stage.process_batch, [task]))
         return entries[0] if len(entries) == 1 else entries
-    return stage.process(task)
+    return call_stage(stage.process, task)
 
 
 def run_stage(stage: Stage, task: Task, tally: StageTally, *, buffered: bool) -> Iterator[Outcome]:
@@ -224,7 +225,7 @@ def _run_one_group(stage: Stage, tasks: list[Task], tally: StageTally) -> list[O
 
 def _attempt_group(stage: Stage, tasks: list[Task]) -> list[Outcome] | Fault:
     try:
-        entries = list(stage.process_batch(tasks))
+        entries = list(call_stage(stage.process_batch, tasks))
         if len(entries) != len(tasks):
             raise ValueError(
                 f"{stage.name}.process_batch got {len(tasks)} tasks and gave {len(entries)} entries; "

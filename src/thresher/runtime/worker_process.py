@@ -13,12 +13,10 @@ import os
 import time
 import traceback
 from collections import deque
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from thresher.core.plan import gives_bit_by_bit
-from thresher.core.unit import Unit
 from thresher.errors import ThresherError
 from thresher.runtime import messages as msg
 from thresher.runtime.arena import OwnArena, Reader
@@ -28,6 +26,7 @@ from thresher.runtime.payload import INLINE_BYTES, EncodeError, Payload, encode,
 from thresher.runtime.stage_call import TaskAborted
 from thresher.runtime.wire import Channel, PeerGone
 from thresher.runtime.worker import SetupFailed, Worker
+from thresher.runtime.worker_call import Call
 
 NO_LIMIT = -1
 FLUSH_EVERY_S = 0.005
@@ -38,30 +37,11 @@ TELL_EVERY_S = 0.5
 """How often a long task tells its counts."""
 
 
-@dataclass(eq=False)
-class _Call:
-    """One call of an op: waiting, running or parked."""
-
-    op: int
-    tasks: list[msg.TaskIn]
-    unit: Unit
-    done: frozenset[str]
-    credit: int
-    opened: int = 0
-    """How many of its payloads were opened; the leases of those end by themselves."""
-    order: TaskOrder | None = None
-    flow: Iterator[Produced] | None = None
-    outputs: list[list[msg.Output]] = field(default_factory=list)
-    """What was emitted and not told yet, for each task."""
-    told_at: float = 0.0
-    emitted: bool = False
-    """Whether anything was told of it."""
-    held: Produced | None = None
-    """What a parked call will emit first."""
-
-
 class WorkerProcess:
     """The loop of a worker."""
+
+    finishes_later = False
+    """Whether the last output of a call is emitted when the call is finished, and not before."""
 
     def __init__(
         self,
@@ -79,8 +59,8 @@ class WorkerProcess:
         self._reader = Reader()
         self._reader.add(arena.number, arena.map)
         self._memory = keeper or MemoryKeeper()
-        self._waiting: deque[_Call] = deque()
-        self._parked: dict[int, _Call] = {}
+        self._waiting: deque[Call] = deque()
+        self._parked: dict[int, Call] = {}
         self._suspended: set[int] = set()
         """Ops with a generator that was begun and does not run: parked, or waiting for its turn to go on."""
         self._bit_by_bit = [
@@ -88,7 +68,7 @@ class WorkerProcess:
             for op in worker.plan.ops
         ]
         """By op: whether it may take its time between two outputs of one task."""
-        self._running: _Call | None = None
+        self._running: Call | None = None
         self._told: list[msg.Told] = []
         self._stopping = False
         self._looked_at = 0.0
@@ -114,17 +94,20 @@ class WorkerProcess:
                 self._flush()
                 self._look(wait=True)
                 continue
+            self._before_call()
             self._running = call
-            grown = self._memory.before_call(time.perf_counter())
-            if grown:
-                self._say(msg.Grown(grown))
-                self._flush()
-            self._advance(call)
+            self._guard(self._advance, call)
             self._running = None
             now = time.perf_counter()
             self._memory.after_call(now, self._reader.held_bytes)
             if now - self._looked_at > LOOK_EVERY_S:
                 self._breathe(now)
+
+    def _before_call(self) -> None:
+        grown = self._memory.before_call(time.perf_counter())
+        if grown:
+            self._say(msg.Grown(grown))
+            self._flush()
 
     def end(self) -> None:
         """Close what is unfinished and tear the stages down."""
@@ -173,7 +156,7 @@ class WorkerProcess:
             tasks = message.tasks[start : start + size]
             # What one call for several tasks gives back cannot wait inside it, so such a call never parks.
             credit = tasks[0].credit if size == 1 else NO_LIMIT
-            self._waiting.append(_Call(message.op, tasks, message.units[tasks[0].unit], done, credit))
+            self._waiting.append(Call(message.op, tasks, message.units[tasks[0].unit], done, credit))
 
     def _take_credit(self, message: msg.Credit) -> None:
         call = self._parked.pop(message.task, None)
@@ -196,17 +179,16 @@ class WorkerProcess:
             call = self._parked.pop(task, None)
             if call is not None:
                 self._drop(call)
-        kept: deque[_Call] = deque()
+        kept: deque[Call] = deque()
         for call in self._waiting:
-            left = [task for task in call.tasks if task.task not in gone]
-            if len(left) == len(call.tasks):
-                kept.append(call)
-            elif left:
-                self._give_up([task for task in call.tasks if task.task in gone])
-                call.tasks = left
-                kept.append(call)
-            else:
+            staying = [task for task in call.tasks if task.task not in gone]
+            if not staying:
                 self._drop(call)
+                continue
+            if len(staying) < len(call.tasks) and call.flow is None:
+                self._give_up([task for task in call.tasks if task.task in gone])
+                call.tasks = staying
+            kept.append(call)  # what it has opened already is done in vain
         self._waiting = kept
         if message.unit:
             self._worker.discard(message.unit, message.epoch)
@@ -230,12 +212,12 @@ class WorkerProcess:
 
     # -- running ------------------------------------------------------------------------------------------------------
 
-    def _next_call(self) -> _Call | None:
+    def _next_call(self) -> Call | None:
         """The first in the queue that does not enter a stage for the second time."""
         if not self._suspended:
             return self._waiting.popleft() if self._waiting else None
         for place, call in enumerate(self._waiting):
-            if call.flow is not None:
+            if call.is_begun:
                 self._suspended.discard(call.op)
             elif call.op in self._suspended:
                 continue
@@ -243,14 +225,17 @@ class WorkerProcess:
             return call
         return None
 
-    def _advance(self, call: _Call) -> None:
+    def _advance(self, call: Call) -> None:
+        call.is_begun = True
+        if not self._run_flow(call, call.flow or self._start(call)):
+            self._park(call)
+        else:
+            self._end_call(call)
+
+    def _guard(self, step: Callable[[Call], object], call: Call) -> None:
+        """Take a step with a call; what goes wrong is told."""
         try:
-            if call.flow is None:
-                call.flow = self._start(call)
-            if self._run_flow(call, call.flow):
-                self._finish(call)
-            else:
-                self._park(call)
+            step(call)
         except PeerGone:
             raise
         except (MemoryError, WorkerFull) as error:
@@ -264,7 +249,7 @@ class WorkerProcess:
         except Exception as error:  # a bug of ours or of a reader: tried again, elsewhere if need be
             self._fail(call, type(error).__name__, traceback.format_exc(), fatal=False)
 
-    def _run_flow(self, call: _Call, flow: Iterator[Produced]) -> bool:
+    def _run_flow(self, call: Call, flow: Iterator[Produced]) -> bool:
         """Emit what a flow gives until it ends (true) or its credit is used up (false).
 
         Where nothing yields bit by bit, what comes next is known at once: then the only output of a task goes away with
@@ -276,6 +261,9 @@ class WorkerProcess:
         while produced is not None:
             following = next(flow, None) if at_once else None
             is_last = at_once and following is None
+            if is_last and self.finishes_later:
+                call.held = produced  # emitted when it is finished
+                return True
             if produced.task is not None or produced.closes:
                 self._emit(call, produced, is_last=is_last)
                 if call.credit == 0 and not is_last:
@@ -288,7 +276,8 @@ class WorkerProcess:
             produced = following if at_once else next(flow, None)
         return True
 
-    def _start(self, call: _Call) -> Iterator[Produced]:
+    def _start(self, call: Call) -> Iterator[Produced]:
+        """Open what a call works on and make its flow, which runs when it is advanced."""
         tasks = []
         for task in call.tasks:
             call.opened += 1
@@ -301,9 +290,10 @@ class WorkerProcess:
             before = private_bytes()
             self._worker.prepare(self._worker.plan.ops[call.op])
             self._memory.was_set_up(before)
-        return self._worker.start(call.order)
+        call.flow = self._worker.start(call.order)
+        return call.flow
 
-    def _emit(self, call: _Call, produced: Produced, *, is_last: bool) -> None:
+    def _emit(self, call: Call, produced: Produced, *, is_last: bool) -> None:
         payload, items = None, 0
         if produced.task is not None:
             payload = self._store(produced.task)
@@ -327,7 +317,7 @@ class WorkerProcess:
             return spill(encoded, os.path.join(self._spill_to, f"payload-{self._arena.number}-{self._spilled}"))
         return self._arena.put(encoded)
 
-    def _tell(self, call: _Call, now: float, *, at_once: bool = False) -> None:
+    def _tell(self, call: Call, now: float, *, at_once: bool = False) -> None:
         """While a task runs, say what it has emitted: a large batch at once, small ones and counts now and then."""
         if len(call.tasks) > 1:
             return
@@ -340,11 +330,11 @@ class WorkerProcess:
         call.told_at = time.perf_counter()
         self._flush()
 
-    def _report(self, call: _Call) -> list[TaskReport]:
+    def _report(self, call: Call) -> list[TaskReport]:
         assert call.order is not None
         return self._worker.report(call.order)
 
-    def _told_of(self, call: _Call, reports: list[TaskReport]) -> list[msg.Told]:
+    def _told_of(self, call: Call, reports: list[TaskReport]) -> list[msg.Told]:
         told = [
             msg.Told(task.task, outputs, report.tally, report.busy_s, report.quarantined)
             for task, outputs, report in zip(call.tasks, call.outputs, reports, strict=True)
@@ -352,26 +342,32 @@ class WorkerProcess:
         call.outputs = [[] for _ in call.tasks]
         return told
 
-    def _park(self, call: _Call) -> None:
+    def _park(self, call: Call) -> None:
         self._parked[call.tasks[0].task] = call
         self._suspended.add(call.op)
         self._say(msg.Parked(self._told_of(call, self._report(call))[0]))
         self._flush()
 
-    def _finish(self, call: _Call) -> None:
+    def _end_call(self, call: Call) -> None:
+        """A call came to its end."""
+        self._finish(call)
+
+    def _finish(self, call: Call) -> None:
         assert call.order is not None
+        if call.held is not None:
+            self._emit(call, call.held, is_last=True)
         self._told.extend(self._told_of(call, self._worker.finish(call.order)))
         large = call.unit.nbytes if not call.order.tasks else 0
         self._forget(call)
         if large >= INLINE_BYTES:
             self._flush()
 
-    def _fail(self, call: _Call, error: str, text: str, *, fatal: bool) -> None:
+    def _fail(self, call: Call, error: str, text: str, *, fatal: bool) -> None:
         self._drop(call)
         self._say(msg.Failed([task.task for task in call.tasks], error, text, fatal))
         self._flush()
 
-    def _drop(self, call: _Call) -> None:
+    def _drop(self, call: Call) -> None:
         """Give up a call, whatever state it is in."""
         if call.order is None:
             self._give_up(call.tasks[call.opened :])
@@ -384,7 +380,7 @@ class WorkerProcess:
                     self._arena.free(output.payload.offset)
         self._forget(call)
 
-    def _forget(self, call: _Call) -> None:
+    def _forget(self, call: Call) -> None:
         """Let go of everything that a call looked at, so that leases end."""
         flow, call.flow, call.order, call.outputs, call.held = call.flow, None, None, [], None
         close = getattr(flow, "close", None)

@@ -18,6 +18,7 @@ from thresher.core.stage import overrides
 from thresher.runtime import messages as msg
 from thresher.runtime.accelerators import show_devices
 from thresher.runtime.arena import OwnArena
+from thresher.runtime.attended_worker import AttendedWorkerProcess
 from thresher.runtime.launch import FIRST_FD
 from thresher.runtime.memory import MemoryKeeper, choose_memory_pool, private_bytes, watch_for_out_of_memory
 from thresher.runtime.orders import WorkerSetup
@@ -79,7 +80,8 @@ def run_worker(request: msg.Fork, sock: socket.socket, arena_fd: int, setup: Any
             arena = OwnArena(request.worker, arena_fd, request.keep_bytes)
             keeper = MemoryKeeper(request.share_bytes)
             watch_for_out_of_memory(keeper)
-            process = WorkerProcess(channel, worker, arena, request.spill_to, keeper)
+            body = AttendedWorkerProcess if request.devices else WorkerProcess
+            process = body(channel, worker, arena, request.spill_to, keeper)
             process.serve()
             ignore_asking()
             process.end()

@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a worker knows about one call of an op, from the order to the report."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from thresher.core.unit import Unit
+from thresher.runtime import messages as msg
+from thresher.runtime.orders import Produced, TaskOrder
+
+
+@dataclass(eq=False)
+class Call:
+    """One call of an op: waiting, running or parked."""
+
+    op: int
+    tasks: list[msg.TaskIn]
+    unit: Unit
+    done: frozenset[str]
+    credit: int
+    opened: int = 0
+    """How many of its payloads were opened; the leases of those end by themselves."""
+    order: TaskOrder | None = None
+    flow: Iterator[Produced] | None = None
+    is_begun: bool = False
+    """Whether its flow was ever advanced."""
+    outputs: list[list[msg.Output]] = field(default_factory=list)
+    """What was emitted and not told yet, for each task."""
+    told_at: float = 0.0
+    emitted: bool = False
+    """Whether anything was told of it."""
+    held: Produced | None = None
+    """What a parked call will emit first."""
