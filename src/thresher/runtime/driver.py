@@ -266,10 +266,11 @@ class Driver:
             self._recorder.committed(stream, self._recorder.commit_here(stream, page.epoch, page))
 
     def _collect(self, event: ev.TaskDone | ev.TaskEmitted | ev.TaskParked, page: UnitPage | None) -> None:
-        places = self._book.emitted(event.task, event.outputs)
+        at_the_end = self._ends[self._op_of.get(event.task, 0)]
+        places = self._book.emitted(event.task, event.outputs, are_results=at_the_end)
         if page is not None:
             page.quarantined.extend(self._cluster.take_quarantined(event.task))
-        if not self._ends[self._op_of.get(event.task, 0)]:
+        if not at_the_end:
             return
         for output, place in zip(event.outputs, places, strict=True):
             if output.task:

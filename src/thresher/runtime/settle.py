@@ -53,6 +53,8 @@ def settle(given: Task, made: Any, stage_name: str) -> Outcome:
         return _settle_batch(given, made, stage_name)
     if made is None:
         return _settle_nothing(given)
+    if made is given and given.num_items:
+        return Outcome([given])
     results = [made] if isinstance(made, Task) else list(made)
     return settle_many(given, (result for result in results if result is not None), stage_name)
 

@@ -15,12 +15,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from thresher.core.batch import DocumentBatch, FailedRows, concat_batches
+from thresher.core.batching import note_split
 from thresher.core.out_of_memory import OUT_OF_MEMORY, is_out_of_memory
 from thresher.core.stage import ProcessingStage, overrides
 from thresher.core.tally import StageTally
 from thresher.core.task import Task
 from thresher.runtime import memory_split
 from thresher.runtime.attendant import call_stage
+from thresher.runtime.death_notes import CUT, SET_ASIDE, notes_of_workers
 from thresher.runtime.settle import Outcome, Settlement, settle, settle_many
 
 Stage = ProcessingStage[Any, Any]
@@ -58,6 +60,16 @@ class Fault:
         return cls(OUT_OF_MEMORY, f"memory ran out ({name}: {text}); {advice}", own_traceback(error), memory=True)
 
 
+WORKER_KILLED = Fault(
+    OUT_OF_MEMORY,
+    "worker was killed by signal 9 while it worked on this record alone, and once before; the kernel does that where "
+    "memory runs out; give the run more memory, or let the stage need less",
+    "",
+    memory=True,
+)
+"""Of a record that workers die on."""
+
+
 def invoke(stage: Stage, task: Task) -> Any:
     """Call the method that the author wrote; one entry for one task."""
     if overrides(stage, "process_batch") and not overrides(stage, "process"):
@@ -69,6 +81,12 @@ def invoke(stage: Stage, task: Task) -> Any:
 def run_stage(stage: Stage, task: Task, tally: StageTally, *, buffered: bool) -> Iterator[Outcome]:
     """Outcomes of one task: one by one where the stage is a generator (unless `buffered`), else one for each piece that
     memory allows, which is mostly the whole."""
+    if memory_split.sizes_of(stage) is None:
+        return _run_piece(stage, task, tally, buffered=buffered)
+    return _run_pieces(stage, task, tally, buffered=buffered)
+
+
+def _run_pieces(stage: Stage, task: Task, tally: StageTally, *, buffered: bool) -> Iterator[Outcome]:
     for piece in memory_split.pieces_that_fit(stage, task):
         yield from _run_piece(stage, piece, tally, buffered=buffered)
 
@@ -76,11 +94,34 @@ def run_stage(stage: Stage, task: Task, tally: StageTally, *, buffered: bool) ->
 def _run_piece(
     stage: Stage, task: Task, tally: StageTally, *, buffered: bool, last_try: bool = False
 ) -> Iterator[Outcome]:
+    notes = notes_of_workers()
+    if notes.deaths:
+        advice = notes.advice(stage, [task])
+        if advice == SET_ASIDE:
+            return iter((Outcome(failed=[failed_task(task, WORKER_KILLED, 2)]),))
+        if advice == CUT and memory_split.can_be_cut(stage, task):
+            return _run_rows(stage, task, tally)
+    notes.begin(stage, [task])
     made = _attempt(stage, task, buffered=buffered)
+    notes.end()
     if isinstance(made, Outcome):
         memory_split.call_worked(stage, task)
-        yield made
-        return
+        return iter((made,))
+    return _go_on(stage, task, tally, made, buffered=buffered, last_try=last_try)
+
+
+def _run_rows(stage: Stage, task: Task, tally: StageTally) -> Iterator[Outcome]:
+    """Record by record, because a worker was killed while it worked on the whole."""
+    assert isinstance(task, DocumentBatch)
+    note_split(stage, 1)
+    for row in range(len(task)):
+        yield from _run_piece(stage, task.take(range(row, row + 1)), tally, buffered=True)
+
+
+def _go_on(
+    stage: Stage, task: Task, tally: StageTally, made: Fault | Iterator[Any], *, buffered: bool, last_try: bool
+) -> Iterator[Outcome]:
+    """After a call that gave a generator, or failed."""
     fault = made if isinstance(made, Fault) else (yield from _run_generator(stage, task, made))
     if fault is None:
         memory_split.call_worked(stage, task)
@@ -115,8 +156,10 @@ def _attempt(stage: Stage, task: Task, *, buffered: bool) -> Outcome | Fault | I
 def _run_generator(stage: Stage, task: Task, made: Iterator[Any]) -> Generator[Outcome, None, Fault | None]:
     """What a generator gives, as it gives it; the result is what went wrong before it gave anything."""
     settlement = Settlement(task, stage.name)
+    notes = notes_of_workers()
     given_away = False
     while True:
+        notes.begin(stage, [task])
         try:
             outcome = settlement.adopt(next(made))
         except StopIteration:
@@ -128,6 +171,8 @@ def _run_generator(stage: Stage, task: Task, made: Iterator[Any]) -> Generator[O
             if is_out_of_memory(error) and memory_split.can_be_cut(stage, task):
                 memory_split.remember_sizes(stage).nbytes.ran_out(task.nbytes)
             raise TaskAborted(f"{stage.name} failed in the middle of {task.task_id}: {error!r}") from error
+        finally:
+            notes.end()
         given_away = True
         yield outcome
 
@@ -203,8 +248,16 @@ def failed_task(task: Task, fault: Fault, attempts: int) -> FailedRows:
 def run_group(stage: Stage, tasks: list[Task], tally: StageTally) -> list[Outcome]:
     """Outcomes of several tasks that go through one call of `process_batch`; one entry per task."""
     outcomes: list[Outcome] = []
+    notes = notes_of_workers()
+    if notes.deaths and len(tasks) > 1 and notes.advice(stage, tasks) == CUT:
+        memory_split.begin_alone(stage)
     for group in memory_split.groups_that_fit(stage, tasks):
+        if notes.deaths and len(group) == 1:
+            outcomes.append(_run_alone(stage, group[0], tally))
+            continue
+        notes.begin(stage, group)
         outcomes.extend(_run_one_group(stage, group, tally))
+        notes.end()
     return outcomes
 
 

@@ -38,7 +38,8 @@ class UnitBook:
     def dispatched(self, action: Dispatch) -> None:
         """Tasks begin: remember to which unit and epoch they belong."""
         for ref in action.tasks:
-            self._tasks[ref.task] = (ref, self._paths.pop(ref.task, ()))
+            self._tasks[ref.task] = (ref, self._paths.get(ref.task, ()))
+            self._children.pop(ref.task, None)
             page = self._pages.get(ref.unit)
             if page is None or page.epoch < ref.epoch:
                 self._pages[ref.unit] = UnitPage(ref.epoch)
@@ -58,15 +59,17 @@ class UnitBook:
         page = self._pages.get(found[0].unit)
         return page if page is not None and page.epoch == found[0].epoch else None
 
-    def emitted(self, task: int, outputs: tuple[Emitted, ...]) -> list[tuple[int, ...]]:
-        """Places of new tasks in lineage order."""
+    def emitted(self, task: int, outputs: tuple[Emitted, ...], *, are_results: bool) -> list[tuple[int, ...]]:
+        """Places of new tasks in lineage order. Those of tasks that go on are kept until the task is released, since it
+        may be dispatched more than once."""
         found = self._tasks.get(task)
         base = found[1] if found is not None else ()
         first = self._children.get(task, 0)
         self._children[task] = first + len(outputs)
         places = [(*base, first + number) for number in range(len(outputs))]
-        for output, place in zip(outputs, places, strict=True):
-            self._paths[output.task] = place
+        if not are_results:
+            for output, place in zip(outputs, places, strict=True):
+                self._paths[output.task] = place
         return places
 
     def ended(self, task: int) -> str | None:
@@ -77,7 +80,7 @@ class UnitBook:
         return found[0].unit if found is not None and page is not None else None
 
     def released(self, tasks: tuple[int, ...]) -> None:
-        """Tasks that will not be dispatched."""
+        """Tasks that will not be dispatched again."""
         for task in tasks:
             self._paths.pop(task, None)
 
