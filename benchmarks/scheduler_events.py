@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cost of a scheduler event: a recorded run replayed, and runs like it in virtual time with 8 and 1,000 workers.
+"""The cost of a scheduler event: a recorded run replayed, and runs like it in virtual time with 8 to 10,000 workers.
 
 Give the events folder of any run (RUN/events/001) to replay it; without one, tiny tasks are run and recorded first.
-What its ops do (times, sizes, fan-out) is measured from the log and rehearsed with more workers.
+What its ops do (times, sizes, fan-out) is measured from the log and rehearsed with more workers, on the same units.
+From 10 to 10,000 workers the cost may grow as their logarithm does, by a factor of four, and no faster.
 """
 
 from __future__ import annotations
 
 import argparse
 import gc
+import math
 import subprocess
 import sys
 import time
@@ -30,6 +32,8 @@ from thresher.simulate.behaviour import Behaviour, OpBehaviour
 from thresher.simulate.run import simulate
 
 FEW, MANY = 8, 1_000
+GROWTH = (10, 100, 1_000, 10_000)
+"""Numbers of workers whose costs are compared with their logarithms."""
 LEAST_EVENTS = 50_000
 
 
@@ -141,11 +145,8 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="two rounds instead of seven")
     chosen = parser.parse_args()
     recorded = read_recorded(chosen.log or record())
-    runs = {
-        f"recorded, {recorded.spec.shared_workers} workers": (recorded.spec, recorded.events),
-        f"rehearsed, {FEW} workers": rehearse(recorded, FEW),
-        f"rehearsed, {MANY:,} workers": rehearse(recorded, MANY),
-    }
+    runs = {f"recorded, {recorded.spec.shared_workers} workers": (recorded.spec, recorded.events)}
+    runs |= {_label(workers): rehearse(recorded, workers) for workers in sorted({FEW, MANY, *GROWTH})}
     costs: dict[str, list[float]] = {label: [] for label in runs}
     for _ in range(2 if chosen.quick else 7):
         for label, (spec, events) in runs.items():
@@ -153,11 +154,30 @@ def main() -> None:
     rates = {label: Spread.of([1e6 / cost for cost in values]) for label, values in costs.items()}
     rows = [[label, f"{len(runs[label][1]):,}", Spread.of(costs[label]).show(), rates[label].show(0)] for label in runs]
     print_table("Scheduler", ["run", "events", "CPU us per event", "events/s"], rows)
-    few, many = f"rehearsed, {FEW} workers", f"rehearsed, {MANY:,} workers"
+    few, many = _label(FEW), _label(MANY)
     ratio = ratios(costs[many], costs[few])
     print_target(f"events/s with {FEW} workers", "at least 50,000", rates[few].median, rates[few].median >= 50_000)
     print_target(f"cost with {MANY:,} workers over {FEW}", "at most 2", ratio.median, ratio.median <= 2)
-    write_results("scheduler_events", {"us_per_event": costs, "events_per_s": rates, "ratio_many_to_few": ratio})
+    growth = _growth(costs)
+    measured = {"us_per_event": costs, "events_per_s": rates, "ratio_many_to_few": ratio, "growth": growth}
+    write_results("scheduler_events", measured)
+
+
+def _label(workers: int) -> str:
+    return f"rehearsed, {workers:,} workers"
+
+
+def _growth(costs: dict[str, list[float]]) -> dict[str, Spread]:
+    """Cost over that of the fewest workers, for every larger number, beside what the logarithm allows."""
+    least = GROWTH[0]
+    found = {}
+    for workers in GROWTH[1:]:
+        allowed = math.log(workers) / math.log(least)
+        ratio = ratios(costs[_label(workers)], costs[_label(least)])
+        what = f"cost with {workers:,} workers over {least}"
+        print_target(what, f"at most their logarithms' {allowed:g}", ratio.median, ratio.median <= allowed + 1e-9)
+        found[str(workers)] = ratio
+    return found
 
 
 if __name__ == "__main__":

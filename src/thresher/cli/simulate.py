@@ -8,8 +8,9 @@ import dataclasses
 import os
 from typing import TYPE_CHECKING, Any
 
+from thresher.cli.arguments import read_settings
 from thresher.cli.printing import heading, print_json, print_note, print_result, table
-from thresher.cli.run import load, put_trusted_on_path
+from thresher.cli.run import put_trusted_on_path
 from thresher.errors import RunFailedError, UsageError
 
 if TYPE_CHECKING:
@@ -31,7 +32,12 @@ NOT_FOR_A_REHEARSAL = ("name", "workers", "memory", "gpus", "cpu_allocation_perc
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags."""
     parser.add_argument("recipe", metavar="RECIPE", help="a recipe file, or the name of a built-in recipe")
-    parser.add_argument("settings", metavar="key=value", nargs="*", help="as for `thresher run`")
+    parser.add_argument(
+        "settings",
+        metavar="key=value",
+        nargs="*",
+        help="as for `thresher run`; what must be given is taken from the profile",
+    )
     parser.add_argument(
         "--profile", metavar="RUN", help="the run that was measured: a run folder, its output, or its id"
     )
@@ -68,6 +74,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(arguments: argparse.Namespace) -> int:
     """Plan the recipe for the machines, run the scheduler in virtual time, print what it says."""
+    from thresher.core.recipe import load_recipe
+    from thresher.ledger.find import find_run
     from thresher.simulate.cluster_plan import cluster_plan
     from thresher.simulate.input import make_units
     from thresher.simulate.prices import cost_of
@@ -81,10 +89,11 @@ def execute(arguments: argparse.Namespace) -> int:
         _number("--failures-per-hour", arguments.failures_per_hour), _number("--repair-s", arguments.repair_s)
     )
     machine = _machine(arguments.node)
-    recipe = load(arguments)
+    run_dir = None if arguments.profile is None else find_run(arguments.profile)
+    recipe = load_recipe(arguments.recipe, _settings(arguments, run_dir), frozenset(arguments.trust))
     plan, spec = cluster_plan(recipe.pipeline(), _limits(recipe), machine, nodes, workers)
     block_bytes = getattr(plan.source, "blocksize", None)
-    profile = _profile(arguments, spec, [stage.name for stage in plan.stages], block_bytes)
+    profile = _profile(arguments, run_dir, spec, [stage.name for stage in plan.stages], block_bytes)
     units = make_units(
         profile,
         spec.ops,
@@ -123,14 +132,28 @@ def _limits(recipe: Any) -> Any:
     return dataclasses.replace(recipe, executor=asked).make_executor().limits()
 
 
-def _profile(arguments: argparse.Namespace, spec: RunSpec, stages: list[str], block_bytes: int | None) -> RunProfile:
-    from thresher.ledger.find import find_run
+def _settings(arguments: argparse.Namespace, run_dir: str | None) -> dict[str, Any]:
+    """What the command line gives; a param that must be given and is not has the value of the run that was measured."""
+    from thresher.core.recipe import written_params
+    from thresher.core.recipe_params import MISSING
+
+    given = read_settings(arguments.settings)
+    measured_with = None if run_dir is None else os.path.join(run_dir, "recipe.yaml")
+    if measured_with is None or not os.path.isfile(measured_with):
+        return given
+    missing = {name for name, value in written_params(arguments.recipe).items() if value == MISSING}
+    return {name: value for name, value in written_params(measured_with).items() if name in missing} | given
+
+
+def _profile(
+    arguments: argparse.Namespace, run_dir: str | None, spec: RunSpec, stages: list[str], block_bytes: int | None
+) -> RunProfile:
     from thresher.simulate.measured import load_profile
     from thresher.simulate.profile import check_fits, check_routes, given_profile, with_costs
 
     costs = _costs(arguments.cost)
-    if arguments.profile is not None:
-        profile = load_profile(find_run(arguments.profile))
+    if run_dir is not None:
+        profile = load_profile(run_dir)
         check_fits(profile, stages, arguments.profile)
         check_routes(profile, spec.ops, arguments.profile)
         return with_costs(profile, costs)
@@ -209,6 +232,7 @@ def _facts(found: Rehearsal, cost: Cost | None) -> dict[str, Any]:
 def _lines(found: Rehearsal, name: str, machine: NodeText, cost: Cost | None) -> list[str]:
     from thresher.core.sizes import show_size
     from thresher.simulate.chart import show_rate, show_time
+    from thresher.simulate.rehearsal import short_name
 
     records = f"{found.docs:,} records, " if found.docs else ""
     rows = [
@@ -229,7 +253,11 @@ def _lines(found: Rehearsal, name: str, machine: NodeText, cost: Cost | None) ->
     )
     lines += ["", heading("where the time goes")]
     lines += table(
-        (use.name, f"{use.share:>6.1%}", f"{use.workers:,} workers of its own" if use.workers else "shared workers")
+        (
+            short_name(use.name),
+            f"{use.share:>6.1%}",
+            f"{use.workers:,} workers of its own" if use.workers else "shared workers",
+        )
         for use in found.stages
     )
     return lines

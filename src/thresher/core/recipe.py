@@ -104,6 +104,13 @@ def load_recipe(
     return _Loading(where, lines, dict(overrides or {}), trust).load(data)
 
 
+def written_params(source: str | os.PathLike[str]) -> dict[str, Any]:
+    """Params of a recipe as they are written, `???` included; empty where they are not a mapping."""
+    data = _read(source)[1]
+    params = data.get("params") if isinstance(data, Mapping) else None
+    return dict(params) if isinstance(params, Mapping) else {}
+
+
 def built_in_recipes() -> dict[str, FilePath]:
     """The recipes that come with Thresher, by name."""
     folder = FilePath(__file__).parent.parent / "recipes"

@@ -18,10 +18,13 @@ _UNITS = {
     "gb": 10**9,
     "t": 10**12,
     "tb": 10**12,
+    "p": 10**15,
+    "pb": 10**15,
     "kib": 2**10,
     "mib": 2**20,
     "gib": 2**30,
     "tib": 2**40,
+    "pib": 2**50,
 }
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*")
 
@@ -44,7 +47,7 @@ def parse_size(value: int | float | str, what: str = "size") -> int:
 
 def show_size(nbytes: float) -> str:
     """`nbytes` for people: `1.5 GB`."""
-    for unit, size in (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+    for unit, size in (("PB", 10**15), ("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
         if nbytes >= size:
             return f"{nbytes / size:.1f} {unit}"
     return f"{int(nbytes)} B"

@@ -83,7 +83,7 @@ class LocalStore:
         """The content of a file."""
         try:
             return Path(self._path(name)).read_bytes()
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return None
 
     def write(self, name: str, data: bytes) -> None:
@@ -148,7 +148,7 @@ class LocalStore:
         try:
             with os.scandir(self._path(folder)) as entries:
                 return sorted(e.name + "/" if e.is_dir(follow_symlinks=False) else e.name for e in entries)
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return []
 
     def exists(self, name: str) -> bool:

@@ -3,6 +3,11 @@
 
 More workers are started at once. Fewer only after they would have done for a while: the time between two decisions, or
 twice the time that a worker takes to start, whichever is longer; five times that if nobody waits for their room.
+
+The first numbers are a guess: devices shared evenly. As long as an op is not measured they stay, except that an op
+which takes longer to start than the others gets what these can spare: if that was too much, they have it back after
+their own short start, whereas a worker that is missing costs another long one. The first numbers that rest on
+measurements replace the guess at once.
 """
 
 from __future__ import annotations
@@ -16,6 +21,10 @@ from thresher.scheduler.state import UP, Op, Pool, State
 
 UNHURRIED = 5  # times longer that surplus workers stay if nobody waits for their room
 SAME_WORK = 0.05  # work that changed by less than this is balanced as it is
+SURE_TASKS = 5  # an op is measured after so many tasks,
+SURE_S = 1.0  # or after tasks that took so long together
+SLOW_START = 2  # an op that takes so many times longer to start than another one starts slowly
+SLOW_WORK = 1e6  # work of an op that starts slowly, as a multiple of that of the others
 
 
 def first_numbers(state: State) -> None:
@@ -41,20 +50,58 @@ def demand(state: State, pool: Pool, work_s: float) -> Demand:
 def rebalance(state: State) -> None:
     """Look at the numbers of workers, if it is time to."""
     fleet, interval_s = state.fleet, state.spec.autoscale_interval_s
-    if not state.measuring or interval_s <= 0 or fleet.now_s < fleet.next_balance_s or state.stopping:
+    if not state.measuring or interval_s <= 0 or state.stopping:
+        return
+    first = fleet.guessing and is_measured(state)
+    if fleet.now_s < fleet.next_balance_s and not first:
         return
     fleet.next_balance_s = fleet.now_s + interval_s
     starved = any(pool.dedicated is not None and not pool.size for pool in fleet.wanting)
-    good = good_numbers(state)
+    fleet.guessing = fleet.guessing and not first
+    good = better_guess(state) if fleet.guessing else good_numbers(state)
     if good is None and starved:
         good = even_numbers(state)  # its node was lost before anything was measured
     if good is None:
         return
     pools = [pool for pool in state.pools if pool.balances]
     crowded = is_crowded(pools, good)
+    at_once = starved or first or fleet.guessing
     for pool in sorted(pools, key=lambda p: good[p.dedicated or 0] > p.target):  # those that shrink make room
-        change_number(state, pool, good[pool.dedicated or 0], 0.0 if starved else patience_s(state, pool, crowded))
+        change_number(state, pool, good[pool.dedicated or 0], 0.0 if at_once else patience_s(state, pool, crowded))
     set_window(state)
+
+
+def is_measured(state: State) -> bool:
+    """Whether the work of every op with workers of its own is known, or nothing has come to it yet."""
+    own = [state.ops[pool.dedicated] for pool in state.pools if pool.dedicated is not None]
+    return any(op.seen_tasks for op in own) and all(
+        op.seen_tasks >= SURE_TASKS or op.seen_busy_s >= SURE_S or (op.pool.up and not op.live) for op in own
+    )
+
+
+def better_guess(state: State) -> dict[int, int] | None:
+    """Numbers that give all devices but one worker of each op to the ops that start slowly; None if none does."""
+    slow = slow_starters(state)
+    if not slow:
+        return None
+    known = state.fleet.balanced_for
+    if known is not None and known[0] == slow:
+        return known[1]
+    own = [pool for pool in state.pools if pool.dedicated is not None]
+    demands = [demand(state, pool, 1.0) for pool in own]
+    found = even([d._replace(work_s=SLOW_WORK) if d.op in slow else d for d in demands], state.fleet.empty)
+    state.fleet.balanced_for = (slow, found)
+    return found
+
+
+def slow_starters(state: State) -> set[int]:
+    """Ops on devices that still start, though others are up and could have started twice by now."""
+    on_devices = [p for p in state.pools if p.dedicated is not None and p.need.on_device]
+    up = [pool.setup_s for pool in on_devices if pool.up]
+    slow = {pool.dedicated for pool in on_devices if not pool.up and pool.dedicated is not None}
+    if not up or state.fleet.now_s < max(state.spec.autoscale_interval_s, SLOW_START * max(up)):
+        return set()
+    return slow
 
 
 def is_crowded(pools: list[Pool], good: dict[int, int]) -> bool:
@@ -75,6 +122,7 @@ def change_number(state: State, pool: Pool, good: int, patience: float) -> None:
         pool.low_since_s = -1.0
         pool.target = good
         refill(state, pool)
+        send_surplus_off(state, pool)  # workers that were still starting when the number went down
         return
     if pool.low_since_s < 0:
         pool.low_since_s, pool.low_most = now_s, good
@@ -85,8 +133,11 @@ def change_number(state: State, pool: Pool, good: int, patience: float) -> None:
 
 
 def send_surplus_off(state: State, pool: Pool) -> None:
-    """Send off the workers that are too many: idle ones first, then those on the emptiest devices, then young ones."""
-    surplus = pool.size - pool.leaving - pool.target
+    """Send off the workers that are too many: idle ones first, then those on the emptiest devices, then young ones.
+
+    Those that still start do not count: the op must not be without workers until they are ready.
+    """
+    surplus = min(pool.size, pool.up) - pool.leaving - pool.target
     if surplus <= 0:
         return
     room = state.fleet.nodes.room

@@ -14,6 +14,7 @@ from thresher.scheduler.model import NO_LIMIT
 from thresher.scheduler.rates import saw_size, set_window
 from thresher.scheduler.state import Op, State, Task
 
+LARGEST_WINDOW = 8  # times that the window may become larger to bridge lulls of the input
 STARVING_SIGHTINGS = 16  # sightings of an idle worker behind a full window before the window grows by one batch
 
 
@@ -35,7 +36,12 @@ def may_run(state: State, task: Task) -> bool:
 
 def source_may_run(state: State, op: Op) -> bool:
     """Whether one more batch may enter: measured memory is fine and not too many batches are in flight."""
-    return not state.pressure and state.payloads + state.running_sources < op.window
+    if state.pressure:
+        return False
+    if state.payloads + state.running_sources < op.window:
+        return True
+    state.held_back = op
+    return False
 
 
 def reserve(state: State, task: Task, nbytes: int, *, exempt: bool) -> None:
@@ -95,6 +101,21 @@ def release(state: State, task: Task) -> None:
         state.released.append(task.id)
         task.nbytes = -1
         task.excess = 0
+
+
+def saw_dry(state: State, op: Op) -> None:
+    """A worker of its own has nothing left, though a source was held back before: what was in flight did not last.
+
+    Input that comes in bursts is bridged by a larger window; a source that never had to wait has nothing to give. If
+    much is still in flight, it waits for other ops, and more of it would only wait there.
+    """
+    source = state.held_back
+    if source is None or op.nready or state.pressure or 2 * state.payloads >= source.window:
+        return
+    state.held_back = None
+    if state.window_growth < (LARGEST_WINDOW - 1) * (source.window - state.window_growth):
+        state.window_growth += max(1, source.window // 4)
+        set_window(state)
 
 
 def saw_starving(state: State, op: Op) -> None:

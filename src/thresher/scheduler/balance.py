@@ -148,8 +148,8 @@ def share(need: Need) -> float:
 
 
 def even(demands: list[Demand], empty: Nodes) -> dict[int, int]:
-    """The numbers to start with, when nothing is measured: one each, then devices shared evenly."""
-    guesses = [d._replace(work_s=1 / share(d.need) if share(d.need) else 1.0) for d in demands if d.need.on_device]
+    """The numbers to start with, when nothing is measured: one each, then devices shared in proportion to the work."""
+    guesses = [d._replace(work_s=d.work_s / (share(d.need) or 1.0)) for d in demands if d.need.on_device]
     found = {demand.op: demand.fixed or 1 for demand in demands}
     if guesses:
         rest = [demand._replace(work_s=0.0) for demand in demands if not demand.need.on_device]

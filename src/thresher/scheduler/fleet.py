@@ -22,6 +22,7 @@ class Fleet:
         "by_age",
         "critical",
         "empty",
+        "guessing",
         "known",
         "leaving",
         "next_balance_s",
@@ -53,6 +54,7 @@ class Fleet:
         self.recycled: Worker | None = None  # the worker that was last told to go because memory is short
         self.next_restart_s = 0.0  # when the next worker may be recycled for its age
         self.next_balance_s = 0.0  # when the numbers of workers are looked at next
+        self.guessing = True  # the numbers of workers do not rest on measurements yet
         self.balanced_for: tuple[object, dict[int, int]] | None = None  # work that was last balanced, and the numbers
 
 

@@ -93,6 +93,8 @@ def worth_starting(state: State, pool: Pool) -> bool:
         waiting = len(state.tasks) > pool.size
         return waiting or any(op.live for op in state.ops if op.emits)
     op = state.ops[pool.dedicated]
+    if op.average_s < 0:
+        return remaining_tasks(op) > pool.size
     return remaining_tasks(op) * max(op.average_s, 0.001) > pool.setup_s * pool.size
 
 

@@ -8,6 +8,8 @@ from thresher.scheduler.state import Op, State, Task, chain
 
 TIME_WEIGHT = 0.2  # weight of the newest time in the average
 FLOW_TASKS = 20  # tasks that sums of the recent past reach back, and two more for each worker
+SHIFT = 2  # a task that takes so many times longer or shorter than of late is odd
+SHIFT_TASKS = 8  # odd tasks in a row, all to the same side, after which their time is the one of late
 SIZE_DECAY = 8  # a size above the estimate counts at once; below, 1/8 of the difference
 
 
@@ -23,11 +25,31 @@ def saw_time(state: State, task: Task, busy_s: float) -> None:
     before = op.average_s
     average = busy_s if before < 0 else before + TIME_WEIGHT * (busy_s - before)
     op.average_s = average
+    if state.measuring:
+        saw_shift(op, busy_s)
     spec = state.spec
     group = spec.group_tasks if average * spec.group_tasks <= spec.group_s else max(1, int(spec.group_s / average))
     if group != op.group:
         op.group = group
         set_window(state)
+
+
+def saw_shift(op: Op, busy_s: float) -> None:
+    """Follow a lasting change of the time of a task at once: the sums of the recent past would take many tasks."""
+    count, total_s, usual_s = op.odd
+    if not count:
+        if not op.seen_tasks:
+            return
+        total_s, usual_s = 0.0, op.seen_busy_s / op.seen_tasks
+    side = (busy_s > SHIFT * usual_s) - (SHIFT * busy_s < usual_s)
+    if not side or side * count < 0:
+        op.odd = (0, 0.0, 0.0)
+        return
+    count, total_s = count + side, total_s + busy_s
+    op.odd = (count, total_s, usual_s)
+    if abs(count) >= SHIFT_TASKS:
+        op.odd = (0, 0.0, 0.0)
+        op.seen_busy_s = op.seen_tasks * total_s / abs(count)
 
 
 def saw_size(op: Op, nbytes: int) -> None:

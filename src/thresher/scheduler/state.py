@@ -174,6 +174,7 @@ class Op:
         "max_seats",
         "next",
         "nready",
+        "odd",
         "ordered",
         "parks",
         "pool",
@@ -219,6 +220,7 @@ class Op:
         self.seen_busy_s = 0.0  # time of its tasks, what they emitted and how many ended: sums of the recent past
         self.seen_outputs = 0.0
         self.seen_tasks = 0.0
+        self.odd = (0, 0.0, 0.0)  # tasks in a row far longer (below 0: shorter) than usual, their time, what is usual
 
 
 class Worker:
@@ -322,6 +324,7 @@ class State:
         "committed",
         "excess",
         "fleet",
+        "held_back",
         "listing",
         "listing_input",
         "measuring",
@@ -377,6 +380,7 @@ class State:
         self.reserved = 0  # bytes set aside for running tasks
         self.excess = 0  # part of used + reserved that the budget does not cover: the oldest task's reserve, and debt
         self.window_growth = 0  # batches added because workers were seen starving
+        self.held_back: Op | None = None  # the source that last had to wait behind a full window
         self.starving = 0  # sightings since the window last grew
         self.pressure = False  # measured memory is near its limit
         self.stopping = False

@@ -15,7 +15,7 @@ from typing import Any
 
 from thresher.scheduler.actions import AnyAction, Finish, Release, Requeue, StopWorker
 from thresher.scheduler.autoscale import first_numbers, rebalance
-from thresher.scheduler.backpressure import release, return_reserve
+from thresher.scheduler.backpressure import release, return_reserve, saw_dry
 from thresher.scheduler.build import build
 from thresher.scheduler.capacity import size_of
 from thresher.scheduler.dispatch import dispatch
@@ -255,6 +255,8 @@ def on_task_done(state: State, event: TaskDone) -> None:
         emit(state, task, event.outputs)
     detach(state, worker, task)
     release(state, task)
+    if not worker.groups and worker.pool.dedicated is not None:
+        saw_dry(state, op)
     task.state = DONE
     task.worker = None
     op.live -= 1

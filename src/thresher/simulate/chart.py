@@ -9,7 +9,7 @@ from html import escape
 import msgspec
 
 from thresher.core.sizes import show_size
-from thresher.simulate.rehearsal import Rehearsal, Series
+from thresher.simulate.rehearsal import Rehearsal, Series, short_name
 
 WIDTH, LEFT, RIGHT = 960, 64, 24
 PANEL, GAP, TOP = 170, 62, 124
@@ -17,6 +17,8 @@ COLOURS = ("#2f6db5", "#e08e2b", "#3d9a6a", "#c4524f", "#7a63b0", "#5aa9c9", "#b
 COMMIT_COLOUR = "#b9bec7"
 STEPS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 """Upper ends of a share's axis."""
+MOST_LETTERS = 60
+"""A longer name does not fit beside the others."""
 MOST_FAILURES = 40
 """More lines than this would hide the picture."""
 TIME_STEPS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 28800, 86400)
@@ -42,22 +44,37 @@ class Panel(msgspec.Struct, frozen=True):
 
 def svg(rehearsal: Rehearsal, name: str, machines: str) -> str:
     """The picture."""
+    facts = (
+        f"{name}: {show_time(rehearsal.wall_s)} for {show_size(rehearsal.data_bytes)}",
+        f"{rehearsal.nodes:,} × {machines}  ·  {show_rate(rehearsal)}",
+        f"bottleneck: {rehearsal.bottleneck}",
+    )
     panels = _panels(rehearsal)
-    height = TOP + len(panels) * (PANEL + GAP) - 4
     end_s = max(rehearsal.wall_s, 1e-9)
-    label = f"Utilisation over time of the rehearsal of {escape(name)}"
+    failures = _failures(rehearsal, _height(panels), end_s)
+    return picture(f"Utilisation over time of the rehearsal of {name}", facts, panels, end_s, failures)
+
+
+def picture(label: str, facts: Sequence[str], panels: Sequence[Panel], end_s: float, more: Sequence[str] = ()) -> str:
+    """Panels below each other, under a title and two lines of facts; `more` is drawn on top of them."""
+    height = _height(panels)
+    named = f'role="img" aria-label="{escape(label)}"'
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{label}">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" {named}>',
         f"<style>{STYLE}</style>",
         f'<rect width="{WIDTH}" height="{height}" fill="#ffffff"/>',
-        _text(24, 36, "title", f"{name}: {show_time(rehearsal.wall_s)} for {show_size(rehearsal.data_bytes)}"),
-        _text(24, 58, "facts", f"{rehearsal.nodes:,} × {machines}  ·  {show_rate(rehearsal)}"),
-        _text(24, 77, "facts", f"bottleneck: {rehearsal.bottleneck}"),
+        *(
+            _text(24, y, kind, fact)
+            for y, kind, fact in zip((36, 58, 77), ("title", "facts", "facts"), facts, strict=False)
+        ),
     ]
     for place, panel in enumerate(panels):
         parts += _draw(panel, TOP + place * (PANEL + GAP), end_s)
-    parts += _failures(rehearsal, height, end_s)
-    return "\n".join([*parts, "</svg>\n"])
+    return "\n".join([*parts, *more, "</svg>\n"])
+
+
+def _height(panels: Sequence[Panel]) -> int:
+    return TOP + len(panels) * (PANEL + GAP) - 4
 
 
 def html(rehearsal: Rehearsal, name: str, machines: str) -> str:
@@ -192,7 +209,8 @@ def _legend(panel: Panel, y: int) -> list[str]:
     parts = []
     x = float(WIDTH - RIGHT)
     for name, colour, _ in reversed(panel.areas):
-        shown = name if len(name) <= 44 else f"{name[:28]}…{name[-14:]}"
+        shown = short_name(name)
+        shown = shown if len(shown) <= MOST_LETTERS else f"{shown[:44]}…{shown[-14:]}"
         x -= 6.6 * len(shown)
         if x < LEFT + 200:
             break

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from random import Random
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from thresher.simulate.profile import CommitSample, OpProfile, Output, TaskSample
 
@@ -17,6 +17,14 @@ Card = TypeVar("Card")
 LEAST_SHARE = 0.1
 """A call takes at least this part of the time that its stages take."""
 NO_OUTPUT: tuple[Output, ...] = ()
+
+
+class Drawn(NamedTuple):
+    """What one task will take and give."""
+
+    held_s: float  # time that it holds its worker
+    busy_s: float  # time inside its stages, which is what workers tell
+    outputs: tuple[Output, ...]  # what it emits
 
 
 class Deck(Generic[Card]):
@@ -40,7 +48,7 @@ class Deck(Generic[Card]):
 class OpCosts:
     """Draws tasks of one op."""
 
-    __slots__ = ("_deck", "_source", "cold_s", "emits", "most_outputs", "overhead_s")
+    __slots__ = ("_deck", "_source", "at_once", "cold_s", "emits", "most_outputs", "overhead_s")
 
     def __init__(self, profile: OpProfile, source: bool, emits: bool, random: Random) -> None:
         self._deck = Deck(profile.samples, random)
@@ -48,10 +56,11 @@ class OpCosts:
         self.emits = emits
         self.overhead_s = profile.overhead_s
         self.cold_s = profile.cold_s
+        self.at_once = profile.at_once
         self.most_outputs = max(len(sample.outputs) for sample in profile.samples)
 
-    def draw(self, in_bytes: int) -> tuple[float, tuple[Output, ...]]:
-        """Time that a task holds its worker, and what it emits."""
+    def draw(self, in_bytes: int) -> Drawn:
+        """One task of so many bytes."""
         sample = self._deck.deal()
         scale = in_bytes / sample.in_bytes if in_bytes and sample.in_bytes else 1.0
         busy_s = sample.busy_s * scale
@@ -59,10 +68,10 @@ class OpCosts:
         if held_s < LEAST_SHARE * busy_s:
             held_s = LEAST_SHARE * busy_s
         if not self.emits or not sample.outputs:
-            return held_s, NO_OUTPUT
+            return Drawn(held_s, busy_s, NO_OUTPUT)
         if 0.999 < scale < 1.001:
-            return held_s, sample.outputs
-        return held_s, _more(sample, scale) if self._source else _larger(sample, scale)
+            return Drawn(held_s, busy_s, sample.outputs)
+        return Drawn(held_s, busy_s, _more(sample, scale) if self._source else _larger(sample, scale))
 
 
 class CommitCosts:

@@ -63,6 +63,7 @@ class _Op:
     def __init__(self) -> None:
         self.samples: list[tuple[bool, float, TaskSample]] = []  # cold, time it held its worker, the rest
         self.start_s: list[float] = []  # of workers of its own
+        self.late_ends = 0  # tasks that had emitted everything before their end was told
 
 
 class LogFold:
@@ -171,6 +172,7 @@ class LogFold:
         task = self._tasks.pop(event.task, None)
         if task is None:
             return
+        self._ops[task.op].late_ends += bool(task.outputs) and not event.outputs
         held_s = task.held_s + self._held(t, event.worker, task.sent_s)
         cold = (event.worker, task.op) not in self._seen
         self._seen.add((event.worker, task.op))
@@ -246,6 +248,7 @@ def _op_profile(op: OpSpec, found: _Op, driver_s: float) -> OpProfile:
         overhead_s - driver_s,
         cold_s,
         sum(found.start_s) / len(found.start_s) if found.start_s else None,
+        at_once=not op.source and not found.late_ends,
     )
 
 

@@ -39,6 +39,7 @@ class OpProfile(msgspec.Struct, frozen=True):
     overhead_s: float  # time that a task held its worker beyond its stages: messages, payloads, waiting for the driver
     cold_s: float = 0.0  # what the first task of a worker took longer than others
     start_s: float | None = None  # time until a worker of its own was ready; None: it had none
+    at_once: bool = False  # its last output came with the news of its end, always: it never parks behind that
 
     @property
     def busy_s(self) -> float:
@@ -160,6 +161,7 @@ def given_profile(
         size = block_bytes if op.source and op.next is None else chunk_bytes
         outputs = (Output(size),) if op.next is not None else ()
         costs = dict.fromkeys(op.stages, (0.0, size))
-        found[op_key(op)] = OpProfile(op.name, (TaskSample(size, 0.0, outputs, costs),), 0.001)
+        samples = (TaskSample(size, 0.0, outputs, costs),)
+        found[op_key(op)] = OpProfile(op.name, samples, 0.001, at_once=not op.source)
     files = (FileSample(block_bytes, 1, op_key(entry)),)
     return RunProfile(tuple(stages), found, files)

@@ -18,6 +18,8 @@ COMMITS = "commits"
 """The name under which the time of commits is shown."""
 EVENTS_PER_UNIT = 2_000
 """A rehearsal with more events than this for each unit does not come to an end."""
+LONG_NAME = 60
+"""A group of stages with more letters than this is shown by its ends."""
 LONE_TASK_SHARE = 0.7
 """If one task takes this part of the time, it is what the run waits for."""
 FULL_SHARE = 0.2
@@ -160,6 +162,14 @@ def _result(cluster: RehearsalCluster, units: list[UnitSpec], failures: tuple[fl
     )
 
 
+def short_name(group: str) -> str:
+    """The name of a group of stages for people: of a long one, the ends."""
+    stages = group.split("+")
+    if len(group) <= LONG_NAME or len(stages) < 4:
+        return group
+    return f"{stages[0]}+{stages[1]}+…{len(stages) - 3} more…+{stages[-1]}"
+
+
 def _names(cluster: RehearsalCluster) -> list[str]:
     """Of groups of stages; a reader that only unpacks has the same name as one that only parses."""
     names = []
@@ -223,19 +233,21 @@ def _bottleneck(
     """What the run waits for most of the time."""
     spec = cluster.spec
     share = {use.name: use.share for use in resources}
-    pools = {op.name: _own_share(cluster, op.index, end_s) for op in spec.ops if op.has_own_workers}
+    pools = {short_name(op.name): _own_share(cluster, op.index, end_s) for op in spec.ops if op.has_own_workers}
     shared = [use for use in stages if not use.workers and use.name != COMMITS]
     if shared:
         shared_s = sum(use.busy_s for use in stages if not use.workers)
         most = max(shared, key=lambda use: use.busy_s)
-        label = most.name if most.peak_stage == most.name else f"{most.peak_stage} in {most.name}"
+        group = short_name(most.name)
+        label = group if most.peak_stage == most.name else f"{most.peak_stage} in {group}"
         pools[label] = shared_s / (max(1, spec.shared_workers) * end_s)
     pools["the driver"] = share["driver"]
     name = max(pools, key=pools.__getitem__)
     longest_s = max(cluster.longest_s)
     if pools[name] < LONE_TASK_SHARE and longest_s > LONE_TASK_SHARE * end_s:
         op = spec.ops[cluster.longest_s.index(longest_s)]
-        return f"one task of {op.name}: it alone takes {longest_s:.0f} s; smaller files or blocks would share it out"
+        who = short_name(op.name)
+        return f"one task of {who}: it alone takes {longest_s:.0f} s; smaller files or blocks would share it out"
     if pools[name] < LONE_TASK_SHARE and cluster.peak_bytes > FULL_SHARE * spec.budget_bytes:
         return f"memory for batches between stages; the busiest is {name}, {pools[name]:.0%}"
     if pools[name] < LONE_TASK_SHARE / 2 and cluster.op_tasks[0] < spec.shared_workers:

@@ -2,7 +2,8 @@
 """A cluster in virtual time that behaves as a profile says: built for speed, a million tasks in a minute or two.
 
 The driver is part of it: it takes one event after another, each costs it some time, and what it decides reaches
-workers when that time has passed. Machines have cores: where more calls run than there are cores, calls take longer.
+workers when that time has passed. Machines have cores: where more calls run than there are cores, calls take longer,
+and on the first machine the driver wants one too.
 """
 
 from __future__ import annotations
@@ -45,6 +46,9 @@ class RehearsalCluster:
         self.workers: dict[int, RehearsedWorker] = {}
         self.machines = {node.node: Machine(node) for node in spec.nodes} or {"local": Machine(None)}
         self._names = list(self.machines)
+        self._drivers = self.machines[self._names[0]]  # where the driver runs
+        # A profile with as many workers on one machine has in its costs what the driver takes from them.
+        self._driver_is_new = spec.shared_workers > profile.workers * len(self.machines)
         self.payloads: dict[int, tuple[int, str]] = {}  # task -> its size, the machine that holds it
         self.next_task = 1
         self.live_bytes = 0
@@ -106,6 +110,8 @@ class RehearsalCluster:
         cost_s = self.profile.driver_event_s
         self.driver_free_s = max(self.now, self.driver_free_s) + cost_s
         self.driver_busy_s += cost_s
+        if self._driver_is_new:
+            self._drivers.run_driver(cost_s)
         self.events += 1
         for action in self.scheduler.step(event):
             self._perform(action)
@@ -158,18 +164,18 @@ class RehearsalCluster:
 
     def _commit(self, action: act.Commit) -> None:
         if action.worker is None:
-            self.at(self.driver_free_s, self.commit_here, action)
+            self.at(self.driver_free_s, lambda _: self.tell(self.record(action)), None)
             return
         worker = self.workers.get(action.worker)
         if worker is not None:
             worker.commit(action, self.driver_free_s)
 
-    def commit_here(self, action: act.Commit) -> None:
-        """A unit is recorded."""
+    def record(self, action: act.Commit) -> ev.UnitCommitted:
+        """A unit is recorded; gives the event that says so."""
         self.committed.add(action.unit)
         self.op_tasks[-1] += 1
         self.units.pop(action.unit, None)
-        self.tell(ev.UnitCommitted(action.unit, action.epoch))
+        return ev.UnitCommitted(action.unit, action.epoch)
 
     def _release(self, action: act.Release) -> None:
         for task in action.tasks:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class Machine:
     """One machine: its cores, and how many of them calls hold now."""
 
-    __slots__ = ("alive", "busy_cpus", "cpus", "name", "spec", "starting", "workers")
+    __slots__ = ("alive", "busy_cpus", "cpus", "name", "owed_s", "spec", "starting", "workers")
 
     def __init__(self, spec: NodeSpec | None) -> None:
         self.spec = spec
@@ -28,14 +28,39 @@ class Machine:
         self.cpus = spec.cpus if spec is not None else 1e9
         self.alive = True
         self.busy_cpus = 0.0
+        self.owed_s = 0.0  # time that the driver took from calls here, which none of them has been charged with
         self.starting = 0  # workers that are not ready yet
         self.workers: dict[int, RehearsedWorker] = {}
+
+    def run_driver(self, cost_s: float) -> None:
+        """The driver works for a while: without a free core, some call waits as long."""
+        taken = self.busy_cpus + 1.0 - self.cpus
+        if taken > 0:
+            self.owed_s += cost_s * min(1.0, taken)
+
+    def settle(self) -> float:
+        """What the call that begins now has to wait."""
+        owed_s, self.owed_s = self.owed_s, 0.0
+        return owed_s
 
 
 class Call:
     """One task under way, or a row of tasks that end together."""
 
-    __slots__ = ("at", "credit", "held_s", "op", "outputs", "refs", "step_s", "stream", "total_s", "untold_s")
+    __slots__ = (
+        "at",
+        "at_once",
+        "credit",
+        "held_s",
+        "inside",
+        "op",
+        "outputs",
+        "refs",
+        "step_s",
+        "stream",
+        "total_s",
+        "untold_s",
+    )
 
     def __init__(self, op: int, refs: Sequence[TaskRef], stream: UnitSpec | None = None) -> None:
         self.op = op
@@ -44,9 +69,11 @@ class Call:
         self.credit = refs[0].credit
         self.outputs: tuple[Output, ...] = ()  # of a single task
         self.at = 0  # how many of them it has emitted
+        self.at_once = False  # ends with its last output, whatever its credit
         self.step_s = -1.0  # time before each output; -1: not begun
         self.held_s = 0.0  # time that remains behind the last output
-        self.untold_s = 0.0  # time that no event has told yet
+        self.inside = 1.0  # part of its time that is spent inside stages, which is what workers tell
+        self.untold_s = 0.0  # time inside stages that no event has told yet
         self.total_s = 0.0
 
 
@@ -175,7 +202,7 @@ class RehearsedWorker:
         sent_s, item = queue[place]
         del queue[place]
         self.busy = True
-        self.began_s = max(now, sent_s)
+        self.began_s = max(now, sent_s) + self.machine.settle()
         if isinstance(item, Call):
             self._begin(item)
         else:
@@ -205,12 +232,16 @@ class RehearsedWorker:
         assert costs is not None
         if len(call.refs) > 1 or not costs.emits:
             made = [costs.draw(cluster.in_bytes(ref.task, ref.unit)) for ref in call.refs]
-            total_s = sum(held_s for held_s, _ in made) * slowdown + self._cold_s(call.op, costs.cold_s)
-            call.total_s = total_s
-            cluster.at(self.began_s + total_s, self._all_done, (call, [outputs for _, outputs in made]))
+            cold_s = self._cold_s(call.op, costs.cold_s)
+            call.total_s = sum(one.held_s for one in made) * slowdown + cold_s
+            call.untold_s = sum(one.busy_s for one in made) * slowdown + cold_s
+            cluster.at(self.began_s + call.total_s, self._all_done, (call, [one.outputs for one in made]))
             return
-        held_s, outputs = costs.draw(cluster.in_bytes(call.refs[0].task, call.refs[0].unit))
-        held_s = held_s * slowdown + self._cold_s(call.op, costs.cold_s)
+        drawn = costs.draw(cluster.in_bytes(call.refs[0].task, call.refs[0].unit))
+        outputs, cold_s = drawn.outputs, self._cold_s(call.op, costs.cold_s)
+        held_s = drawn.held_s * slowdown + cold_s
+        call.inside = (drawn.busy_s * slowdown + cold_s) / held_s if held_s else 1.0
+        call.at_once = costs.at_once
         call.total_s = held_s
         call.outputs = outputs
         call.step_s = held_s / len(outputs) if outputs else 0.0
@@ -243,7 +274,7 @@ class RehearsedWorker:
         if not self.alive:
             return
         cluster = self.cluster
-        call.untold_s += self._spent(call.op)
+        call.untold_s += self._spent(call.op) * call.inside
         out = call.outputs[call.at]
         call.at += 1
         emitted = cluster.emit(call, out, self.machine)
@@ -252,16 +283,13 @@ class RehearsedWorker:
             left = call.credit - out.nbytes
             call.credit = left if left > out.nbytes // 2 else 0
         task, outputs = call.refs[0].task, () if emitted is None else (emitted,)
-        if call.at == len(call.outputs) and call.credit != 0:
+        if call.at == len(call.outputs) and (call.at_once or call.credit != 0):
             self._finish(call, outputs)
             return
         told_s, call.untold_s = call.untold_s, 0.0
         if call.credit == 0:
             self.parked[task] = call
-            self._free()
-            cluster.tell(ev.TaskParked(task, self.id, outputs, busy_s=told_s))
-            if not self.busy:
-                self._next(cluster.now)
+            self._end_with(ev.TaskParked(task, self.id, outputs, busy_s=told_s))
             return
         if outputs:
             cluster.tell(ev.TaskEmitted(task, self.id, outputs, busy_s=told_s))
@@ -270,7 +298,7 @@ class RehearsedWorker:
 
     def _done(self, call: Call) -> None:
         if self.alive:
-            call.untold_s += self._spent(call.op)
+            call.untold_s += self._spent(call.op) * call.inside
             self._finish(call, ())
 
     def _finish(self, call: Call, outputs: tuple[ev.Emitted, ...]) -> None:
@@ -278,10 +306,7 @@ class RehearsedWorker:
         cluster.op_tasks[call.op] += 1
         if call.total_s > cluster.longest_s[call.op]:
             cluster.longest_s[call.op] = call.total_s
-        self._free()
-        cluster.tell(ev.TaskDone(call.refs[0].task, self.id, outputs, call.untold_s))
-        if not self.busy and self.alive:
-            self._next(cluster.now)
+        self._end_with(ev.TaskDone(call.refs[0].task, self.id, outputs, call.untold_s))
 
     def _all_done(self, about: tuple[Call, list[tuple[Output, ...]]]) -> None:
         if not self.alive:
@@ -290,23 +315,32 @@ class RehearsedWorker:
         cluster = self.cluster
         self._spent(call.op)
         cluster.op_tasks[call.op] += len(call.refs)
-        busy_s = call.total_s / len(call.refs)
-        if busy_s > cluster.longest_s[call.op]:
-            cluster.longest_s[call.op] = busy_s
-        self._free()
+        busy_s = call.untold_s / len(call.refs)
+        cluster.longest_s[call.op] = max(cluster.longest_s[call.op], call.total_s / len(call.refs))
+        told = []
         for ref, outputs in zip(call.refs, made, strict=True):
             emitted = (cluster.emit(call, out, self.machine) for out in outputs)
-            cluster.tell(ev.TaskDone(ref.task, self.id, tuple(found for found in emitted if found), busy_s))
-        if not self.busy:
-            self._next(cluster.now)
+            told.append(ev.TaskDone(ref.task, self.id, tuple(found for found in emitted if found), busy_s))
+        self._end_with(*told)
 
     def _committed(self, action: act.Commit) -> None:
         if not self.alive:
             return
         self._spent(len(self.cluster.spec.ops))
-        self._free()
-        self.cluster.commit_here(action)
-        if not self.busy and self.alive:
+        self._end_with(self.cluster.record(action))
+
+    def _end_with(self, *told: ev.AnyEvent) -> None:
+        """Tell how something ended and go on. A worker that has more to do keeps its core while the driver listens."""
+        goes_on = bool(self.queue)
+        if not goes_on:
+            self._free()
+        for event in told:
+            self.cluster.tell(event)
+        if not self.alive:
+            return
+        if goes_on:
+            self._free()
+        if not self.busy:
             self._next(self.cluster.now)
 
     def _free(self) -> None:

@@ -59,11 +59,34 @@ def test_costs_can_be_given_without_any_run(folder: Path, thresher: Thresher) ->
     assert facts["wall_s"] == pytest.approx(64_000 * 0.5 / 10, rel=0.05)
 
 
+def test_what_a_recipe_leaves_open_is_as_in_the_run_that_was_measured(folder: Path, thresher: Thresher) -> None:
+    text = "\n".join(
+        [
+            "name: open",
+            "params: {source: ???, target: ???, least: ???}",
+            "stages:",
+            '  - JsonlReader: {file_paths: "${source}"}',
+            '  - WordCountFilter: {min_words: "${least}"}',
+            '  - JsonlWriter: {path: "${target}"}',
+        ]
+    )
+    (folder / "open.yaml").write_text(text)
+    (folder / "in").mkdir()
+    (folder / "in" / "a.jsonl").write_text('{"text": "one two three"}\n' * 50)
+    ran = thresher("run", "open.yaml", "source=in", "target=out", "least=2", "--workers", "1", "--quiet")
+    assert ran.returncode == 0, ran.stderr
+    assert thresher("simulate", "open.yaml", "--profile", "out").returncode == 0
+    refused = thresher("simulate", "open.yaml", "--cost", "WordCountFilter=1", "--data", "1GB")
+    assert refused.returncode == 2
+    assert "source" in refused.stderr
+
+
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
         ((), ("without --profile",)),
         (("--profile", "nowhere"), ("nowhere", "no run found")),
+        (("--profile", "recipe.yaml"), ("recipe.yaml", "no run found")),
         (("--profile", "output", "--node", "lots"), ("--node", "lots", "64cpu,512GB")),
         (("--profile", "output", "--nodes", "0"), ("--nodes", "'0'")),
         (("--profile", "output", "--cost", "WordCount=1"), ("no stage 'WordCount'", "WordCountFilter")),

@@ -102,6 +102,49 @@ def test_sources_do_not_run_ahead_of_the_window_however_large_the_budget() -> No
     assert only(play.feed(done(2, 2)), "Resume") == [Resume(1, -1, 200)]
 
 
+def test_the_window_grows_when_workers_run_dry_after_a_source_was_held_back() -> None:
+    model = OpSpec(index=1, name="model", next=2, output_bytes=100, dedicated_workers=1)
+    play = Play((READ_FILTER_WRITE[0], model, READ_FILTER_WRITE[2]), budget=10**9)
+    play.ready()
+    play.units(*"abcd")
+    source = play.scheduler.state.ops[0]
+    narrow = source.window
+    # 1. The reader could go on, but the window is full.
+    play.feed(done(-1, 1, *range(1, narrow + 1)))
+    # 2. The model works everything off, and the reader has nothing new yet: it should have been further ahead.
+    for task in range(1, narrow):
+        play.feed(done(task, 2))
+    assert source.window == narrow, "the model still has work"
+    play.feed(done(narrow, 2))
+    assert narrow < source.window <= 2 * narrow
+
+
+def test_the_window_stays_when_tasks_wait_further_down() -> None:
+    model = OpSpec(index=1, name="model", next=2, output_bytes=100, dedicated_workers=1)
+    last = OpSpec(index=2, name="write")
+    play = Play((READ_FILTER_WRITE[0], model, last), budget=10**9)
+    play.ready()
+    play.units(*"abcd")
+    source = play.scheduler.state.ops[0]
+    narrow = source.window
+    play.feed(done(-1, 1, *range(1, narrow + 1)))
+    for task in range(1, narrow + 1):
+        play.feed(done(task, 2, 100 + task))
+    assert play.scheduler.state.ops[2].nready, "the shared worker cannot keep up with the writing"
+    assert source.window == narrow
+
+
+def test_the_window_stays_when_the_source_is_the_bottleneck() -> None:
+    model = OpSpec(index=1, name="model", next=2, output_bytes=100, dedicated_workers=1)
+    play = Play((READ_FILTER_WRITE[0], model, READ_FILTER_WRITE[2]), budget=10**9)
+    play.ready()
+    play.units(*"abcdefgh")
+    narrow = play.scheduler.state.ops[0].window
+    for number in range(1, 9):
+        play.feed(done(-number, 1, number), done(number, 2), UnitCommitted("abcdefgh"[number - 1]))
+    assert play.scheduler.state.ops[0].window == narrow
+
+
 def test_the_estimate_of_a_batch_follows_what_is_measured() -> None:
     play = Play(READ_WRITE, budget=1_000_000)
     play.ready()

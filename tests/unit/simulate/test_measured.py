@@ -93,6 +93,23 @@ def test_a_generator_that_parks_is_one_task_with_all_its_outputs() -> None:
     assert op.overhead_s == pytest.approx(0.0, abs=1e-3)
 
 
+@pytest.mark.parametrize("with_its_end", [True, False])
+def test_an_op_parks_behind_its_last_output_only_if_it_was_seen_to(with_its_end: bool) -> None:
+    spec = three_ops(machines(1), 1)
+    output = (ev.Emitted(2, MB),)
+    lines: list[Line] = [
+        (0.0, ev.UnitsListed((UnitSpec("u1", (0, 0), 0, MB),))),
+        (0.0, ev.WorkerReady(1)),
+        (0.1, act.Dispatch(1, 1, (act.TaskRef(1, "u1"),))),
+    ]
+    if with_its_end:
+        lines += [(0.2, ev.TaskDone(1, 1, output, busy_s=0.1))]
+    else:
+        lines += [(0.2, ev.TaskParked(1, 1, output, busy_s=0.1)), (0.3, ev.TaskDone(1, 1))]
+    op = measure(log_of(spec, *lines), ("read", "work", "write")).ops[op_key(spec.ops[1])]
+    assert op.at_once == with_its_end
+
+
 def test_a_run_without_events_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no event log"):
         load_profile(str(tmp_path))

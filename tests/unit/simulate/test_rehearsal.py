@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from tests.unit.simulate.profiles import MB, machines, one_op, profile_of, three_ops
 from thresher.simulate.input import make_units
 from thresher.simulate.profile import op_key, with_costs
-from thresher.simulate.rehearsal import Failures, rehearse
+from thresher.simulate.rehearsal import Failures, rehearse, short_name
 
 
 @pytest.mark.parametrize(("nodes", "workers"), [(1, 1), (1, 4), (4, 16)])
@@ -56,6 +56,33 @@ def test_the_driver_is_the_limit_where_events_are_many_and_work_is_little() -> N
     found = rehearse(spec, make_units(profile, spec.ops, data_bytes=1000 * MB), profile)
     assert found.bottleneck.startswith("the driver")
     assert found.wall_s == pytest.approx(found.events * 0.001)
+
+
+def test_the_driver_takes_its_time_from_calls_where_no_core_is_free() -> None:
+    profile = replace(profile_of(one_op(machines(1), 4), busy_s=0.01), driver_event_s=0.0005)
+    units = make_units(profile, one_op(machines(1), 4).ops, data_bytes=800 * MB)
+    crowded = rehearse(one_op(machines(1, cpus=4), 4), units, profile)
+    roomy = rehearse(one_op(machines(1, cpus=5), 4), units, profile)
+    taken_s = crowded.events * 0.0005
+    assert 0.5 * taken_s / 4 < crowded.wall_s - roomy.wall_s <= 1.1 * taken_s / 4
+
+
+def test_a_task_that_ends_with_its_output_runs_on_every_worker() -> None:
+    spec = three_ops(machines(1, cpus=2), 2)
+    profile = profile_of(spec, busy_s=0.001, fan_out=12)
+    work = op_key(spec.ops[1])
+    at_once = replace(profile.ops[work], at_once=True)
+    at_once = replace(profile, ops={**profile.ops, work: at_once})
+    at_once = with_costs(at_once, {"work": 0.01})
+    found = rehearse(spec, make_units(at_once, spec.ops, data_bytes=100 * MB), at_once)
+    cpu = next(use for use in found.resources if use.name == "cpu")
+    assert cpu.share > 0.95
+
+
+def test_a_long_name_is_shown_by_its_ends() -> None:
+    assert short_name("read+work+write") == "read+work+write"
+    long = "+".join(["JsonlReader", *(f"SomeRatherLongFilter{n}" for n in range(5)), "JsonlWriter"])
+    assert short_name(long) == "JsonlReader+SomeRatherLongFilter0+…4 more…+JsonlWriter"
 
 
 def test_the_slowest_stage_is_named() -> None:
