@@ -52,7 +52,7 @@ EXECUTORS: dict[str, MakeExecutor] = {
     "serial-unfused": lambda: SerialExecutor(fusion=False),
     "local-1": lambda: LocalExecutor(workers=1),
     "local-2": lambda: LocalExecutor(workers=2),
-    "local-3-small": lambda: LocalExecutor(workers=3, memory=memory_beside_this_process(400 * 10**6)),
+    "local-3-small": lambda: LocalExecutor(workers=3, memory=memory_beside_this_process(600 * 10**6)),
     "local-batch": lambda: LocalExecutor(workers=2, execution_mode="batch"),
     "local-unfused": lambda: LocalExecutor(workers=2, fusion=False),
     "local-devices": lambda: EveryStageOnADevice(workers=1, gpus=2),

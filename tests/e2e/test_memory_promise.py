@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.memory_room import memory_beside_this_process
 from thresher import (
     DocumentBatch,
     JsonlReader,
@@ -23,9 +24,13 @@ from thresher import (
 )
 from thresher.errors import UsageError
 
-MEMORY = 800 * 10**6
-LARGEST = MEMORY // 16
 LONG_WORD = "sieve" * 100 + " "
+
+
+@pytest.fixture
+def memory() -> int:
+    """The limit of a run: as if its driver were of ordinary size."""
+    return memory_beside_this_process(700 * 10**6)
 
 
 class RunsOut(ProcessingStage[DocumentBatch, DocumentBatch]):
@@ -69,27 +74,28 @@ def swap_first(text: str) -> str:
     return text[:1].swapcase() + text[1:]
 
 
-def test_records_up_to_a_sixteenth_of_the_memory_are_worked_on_within_it(tmp_path: Path) -> None:
+def test_records_up_to_a_sixteenth_of_the_memory_are_worked_on_within_it(tmp_path: Path, memory: int) -> None:
+    largest = memory // 16
     for file in range(2):
-        large = LONG_WORD * (LARGEST // len(LONG_WORD) - 1)
+        large = LONG_WORD * (largest // len(LONG_WORD) - 1)
         write_lines(tmp_path / "in" / f"{file}.jsonl", ["small words", large, "more words"])
     stages: list[Any] = [ScoreFilter(WordCountFilter(1, 10**9)), Modify(swap_first)]
     pipeline = Pipeline(
         "large", stages=[JsonlReader(str(tmp_path / "in")), *stages, JsonlWriter(str(tmp_path / "out"))]
     )
-    result = pipeline.run(LocalExecutor(workers=2, memory=MEMORY), progress="none")
+    result = pipeline.run(LocalExecutor(workers=2, memory=memory), progress="none")
     assert result.counts["written"] == 6
-    assert result.peak_memory_bytes <= MEMORY
+    assert result.peak_memory_bytes <= memory
     assert (
         sorted(len(record["text"]) for record in records(result.output_paths))[-2:]
-        == [len(LONG_WORD) * (LARGEST // len(LONG_WORD) - 1)] * 2
+        == [len(LONG_WORD) * (largest // len(LONG_WORD) - 1)] * 2
     )
 
 
-def test_a_larger_record_is_set_aside_with_its_reason(tmp_path: Path) -> None:
-    write_lines(tmp_path / "in" / "0.jsonl", ["small", "x" * (LARGEST + 1), "small too"])
+def test_a_larger_record_is_set_aside_with_its_reason(tmp_path: Path, memory: int) -> None:
+    write_lines(tmp_path / "in" / "0.jsonl", ["small", "x" * (memory // 16 + 1), "small too"])
     pipeline = Pipeline("too-large", stages=[JsonlReader(str(tmp_path / "in")), JsonlWriter(str(tmp_path / "out"))])
-    result = pipeline.run(LocalExecutor(workers=2, memory=MEMORY), progress="none", max_errors="100%")
+    result = pipeline.run(LocalExecutor(workers=2, memory=memory), progress="none", max_errors="100%")
     assert (result.counts["written"], result.counts["quarantined"]) == (2, 1)
     assert result.to_dict()["quarantine_reasons"] == {"JsonlReader/record-too-large": 1}
 
@@ -110,14 +116,14 @@ def test_a_stage_that_runs_out_of_memory_gets_less_and_only_the_record_that_neve
     ]
 
 
-def test_a_fan_out_far_beyond_the_memory_stays_within_it(tmp_path: Path) -> None:
+def test_a_fan_out_far_beyond_the_memory_stays_within_it(tmp_path: Path, memory: int) -> None:
     write_lines(tmp_path / "in" / "0.jsonl", ["x" * 500_000, "y" * 500_000])
     stages: list[Any] = [JsonlReader(str(tmp_path / "in")), ManyOfOne(), ScoreFilter(WordCountFilter(2))]
     result = Pipeline("many", stages=[*stages, JsonlWriter(str(tmp_path / "out"))]).run(
-        LocalExecutor(workers=2, memory=MEMORY), progress="none"
+        LocalExecutor(workers=2, memory=memory), progress="none"
     )
     assert result.counts["dropped"] == 4000
-    assert result.peak_memory_bytes <= MEMORY
+    assert result.peak_memory_bytes <= memory
 
 
 def test_memory_below_the_floor_is_refused_before_anything_is_made(tmp_path: Path) -> None:

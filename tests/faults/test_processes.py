@@ -284,7 +284,7 @@ def test_a_worker_that_the_kernel_killed_is_told_apart(start: Start) -> None:
         def hungry(task):
             os.kill(os.getpid(), signal.SIGKILL)
 
-        stages, tasks = [hungry], [Task(data=1)]
+        stages, tasks = [hungry.with_(max_attempts=1)], [Task(data=1)]
         """,
     )
     code, _, err = script.finish()

@@ -38,8 +38,9 @@ class ReadContext:
     """A larger record is set aside as `record-too-large`."""
     done: frozenset[str] = frozenset()
     """Units that are committed: a stream passes over them without parsing."""
-    before_large: Callable[[], None] = lambda: None
-    """To be called before a record is held that is larger than two chunks; it may wait until there is room."""
+    before_large: Callable[..., None] = lambda nbytes=0: None
+    """To be called before a record is held that is larger than two chunks, with the bytes that are about to be held if
+    they are known; it may wait until there is room."""
 
 
 class FileFacts(msgspec.Struct, frozen=True):

@@ -18,7 +18,9 @@ from thresher.core.task import EmptyTask, Task
 from thresher.core.unit import Unit
 from thresher.ledger.quarantine import dropped_lines, quarantine_lines
 from thresher.runtime.baggage import Baggage, attach, carrier, detach, sorted_lines
+from thresher.runtime.chunk_parse import parse_within_memory
 from thresher.runtime.large_gate import gate_for
+from thresher.runtime.large_record import LargeRecord
 from thresher.runtime.memory_split import only_heads
 from thresher.runtime.orders import Produced, TaskOrder, TaskReport
 from thresher.runtime.settle import Outcome
@@ -43,11 +45,7 @@ class Flow:
         self._report = self._reports[0]
         self._baggage = Baggage()
         self._consumed = 0
-        self._large_bytes = 2 * plan.settings.chunk_bytes
-        self._gate = gate_for(plan.settings.memory_bytes)
-        self._admitted = 0
-        """Bytes of the large record that this flow holds, or may; 0: none."""
-        self._waited_s = 0.0
+        self._large = LargeRecord(plan, op, gate_for(plan.settings.memory_bytes))
 
     def take_reports(self) -> list[TaskReport]:
         """What happened since this was last asked."""
@@ -72,7 +70,7 @@ class Flow:
         source = self._plan.stages[first.stage]
         assert isinstance(source, SourceStage)
         assert self._order.unit is not None
-        context = replace(self._context, before_large=self._before_large)
+        context = replace(self._context, before_large=self._large.before_read)
         items = iter(source.read(self._order.unit, context))
         try:
             while True:
@@ -83,15 +81,15 @@ class Flow:
                     return
                 yield from self._run_item(item, item.unit if self._order.unit.stream else None)
                 item = None
-                self._leave()
+                self._large.leave()
         finally:
-            self._leave()
+            self._large.leave()
 
     def _run_item(self, item: SourceItem, unit: Unit | None) -> Iterator[Produced]:
         self._report.tally.input_bytes += max(0, item.consumed - self._consumed)
         self._consumed = max(self._consumed, item.consumed)
         if item.task is not None:
-            self._admit(item.task)
+            self._large.admit(item.task)
             for task in self._through(1, item.task):
                 yield self._let_go(Produced(task, unit))
             for task in self._leftover(item.task):
@@ -103,14 +101,14 @@ class Flow:
 
     def _run_task(self, task: Task) -> Iterator[Produced]:
         self._count_initial(task)
-        self._admit(task)
+        self._large.admit(task)
         try:
             for made in self._through(0, task):
                 yield self._let_go(Produced(made))
             for made in self._leftover(task):
                 yield self._let_go(Produced(made))
         finally:
-            self._leave()
+            self._large.leave()
 
     def _run_group(self, first: Step) -> Iterator[Produced]:
         """Several tasks in one call of a stage that stands alone."""
@@ -133,33 +131,10 @@ class Flow:
                 yield Produced(task, parent=number)
         self._report = self._reports[0]
 
-    # -- large records ------------------------------------------------------------------------------------------------
-
-    def _admit(self, task: Task) -> None:
-        """Before a task is worked on: wait until there is room for it, if it is large."""
-        nbytes = 0 if isinstance(task, EmptyTask) else task.nbytes
-        if nbytes > self._large_bytes:
-            self._admitted = nbytes
-            self._gate.enter(nbytes)
-        else:
-            self._leave()
-
-    def _before_large(self) -> None:
-        """Before a large record is read."""
-        started = time.perf_counter()
-        self._admitted = self._context.max_record_bytes
-        self._gate.read(self._admitted)
-        self._waited_s += time.perf_counter() - started
-
     def _let_go(self, produced: Produced) -> Produced:
         """What leaves the op may make this flow wait for long, even for a task that itself waits for room."""
-        self._leave()
+        self._large.leave()
         return produced
-
-    def _leave(self) -> None:
-        if self._admitted:
-            self._gate.leave(self._admitted)
-            self._admitted = 0
 
     # -- steps --------------------------------------------------------------------------------------------------------
 
@@ -169,6 +144,7 @@ class Flow:
             yield self._loaded(task)
             return
         step = self._op.steps[place]
+        self._large.at_step(place)
         if step.kind == "parse":
             for made in self._parse(step, task):
                 yield from self._through(place + 1, made)
@@ -182,18 +158,24 @@ class Flow:
         source = self._plan.stages[step.stage]
         assert isinstance(source, SourceStage)
         self._take_over(task)
+        self._report.tally.stage(step.stage).in_bytes += task.nbytes
+        batches = parse_within_memory(source, task)
+        while True:
+            started = time.perf_counter()
+            batch = next(batches, None)
+            self._spent(step.stage, started)
+            if batch is None:
+                return
+            yield from self._parsed(step, batch)
+
+    def _parsed(self, step: Step, batch: DocumentBatch) -> Iterator[Task]:
         tally = self._report.tally.stage(step.stage)
-        nbytes = task.nbytes
-        started = time.perf_counter()
-        batch = source.parse(task)
-        self._spent(step.stage, started)
         outcome = Outcome([batch] if len(batch) else [], failed=list(batch._failed))
         batch._failed = []
         batch._task_id = self._order.unit.id if self._order.unit is not None else ""
         found = len(batch) + sum(len(rows.messages) for rows in outcome.failed)
         self._report.tally.read += found
         tally.in_docs += found
-        tally.in_bytes += nbytes
         tally.tasks += 1
         self._count_out(step.stage, outcome)
         yield from outcome.tasks
@@ -204,15 +186,14 @@ class Flow:
             return  # a carrier: what it carried was taken over
         stage = self._plan.stages[step.stage]
         tally = self._count_in(step.stage, task)
+        started = time.perf_counter()
         outcomes = run_stage(stage, task, tally, buffered=self._buffered)
-        while True:
-            started = time.perf_counter()
-            outcome = next(outcomes, None)
+        for outcome in outcomes:
             self._spent(step.stage, started)
-            if outcome is None:
-                return
             self._count_out(step.stage, outcome)
             yield from outcome.tasks
+            started = time.perf_counter()
+        self._spent(step.stage, started)
 
     def _write(self, step: Step, task: Task) -> None:
         assert self._output is not None, "an op that writes has an output"
@@ -234,8 +215,7 @@ class Flow:
     # -- counting -----------------------------------------------------------------------------------------------------
 
     def _spent(self, stage: int, started: float) -> None:
-        seconds = max(0.0, time.perf_counter() - started - self._waited_s)
-        self._waited_s = 0.0
+        seconds = max(0.0, time.perf_counter() - started - self._large.take_waited_s())
         self._report.tally.stage(stage).busy_s += seconds
         self._report.busy_s += seconds
 

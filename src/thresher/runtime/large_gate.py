@@ -3,196 +3,166 @@
 
 A record takes several times its size while it is worked on: as bytes, as text, as a column, as a line. For chunks of a
 few megabytes that is nothing; for a record of a sixteenth of the memory it is half of it. So a worker asks before it
-holds one, and waits while the others leave no room. Whoever is alone is let in, so a record is worked on alone if need
+holds one, and again before each step that the record goes through, and waits while the others leave no room. One may
+be read or filtered while another is rewritten, which takes the most. Room is given only if all that are inside can
+come to their end, one after the other if need be. Whoever is alone is let in, so a record is worked on alone if need
 be.
 
-What the workers say stands in a table in shared memory that the zygote makes and every worker inherits. How many times
-its size a record takes is measured by each worker and kept in the table for all.
+How many times its size a record takes in each step is measured by each worker and kept in a table for all.
 """
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import mmap
+import gc
 import os
-import struct
 import time
-from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from collections.abc import Sequence
 
+from thresher.runtime.large_table import Entry, LargeTable, find_table, is_safe
 from thresher.runtime.memory import private_bytes, proportional_bytes, release_freed
 
 FIRST_FACTOR = 8.0
 """So many times its size is a record expected to take before any was measured. Accented text, rewritten, takes 7."""
-LEAST_FACTOR = 3.0
+LEAST_FACTOR = 2.0
 READING_FACTOR = 1.7
 """As much as a record takes while it is read: its buffer, and the smaller one that it outgrew."""
-MARGIN = 1.05
+MARGIN = 1.04
 """The next record may take this much more than the last."""
-USABLE = 0.95
+KEPT = 0.95
+"""Where a record took less than those before it, the next one is expected to take this part of what they took."""
+USABLE = 0.97
 """The part of the memory that is planned with."""
-DRIVER_BYTES = 80 * 10**6
-"""What the driver and the zygote take."""
+ABOVE_BYTES = 80 * 10**6
+"""What the driver and the zygote take, where they are not measured to be larger."""
 WAIT_S = 0.01
-_NAME = "thresher-large"
-_ROWS = 4096
-_HEADER = struct.Struct("<d8x")
-_ROW = struct.Struct("<qqqq")
-"""Of each worker: its process, what it takes without large records, what its large record will take at most, and
-whether it works on it already or still reads it."""
-_SIZE = _HEADER.size + _ROWS * _ROW.size
-
-_table_fd: int | None = None
 
 
-def create_table() -> None:
-    """Make the table that all workers which are forked from this process share."""
-    global _table_fd  # one per process, inherited by its workers
-    _table_fd = os.memfd_create(_NAME, os.MFD_CLOEXEC)
-    os.ftruncate(_table_fd, _SIZE)
+class ProcessMeter:
+    """What processes take, whether they hold a large record or not; pages that several share, by their parts."""
 
+    def own(self) -> int:
+        """This one."""
+        return proportional_bytes(os.getpid()) or private_bytes()
 
-def find_table() -> int | None:
-    """The descriptor of the table: inherited, or taken from the parent; `None` where there are no other workers."""
-    if _table_fd is not None:
-        return _table_fd
-    parent = f"/proc/{os.getppid()}/fd"
-    with contextlib.suppress(OSError):
-        for name in os.listdir(parent):
-            if os.readlink(f"{parent}/{name}").startswith(f"/memfd:{_NAME}"):
-                return os.open(f"{parent}/{name}", os.O_RDWR | os.O_CLOEXEC)
-    return None
-
-
-class _Others(NamedTuple):
-    """What the other workers say."""
-
-    taken: int
-    """What their large records will take."""
-    room: int
-    """What is left for all large records together."""
-    works: bool
-    """Whether one of them works on a large record, and so needs nothing more to come to its end."""
+    def above(self) -> int:
+        """The zygote that it was forked from, and the driver."""
+        zygote = os.getppid()
+        return max(ABOVE_BYTES, sum(proportional_bytes(pid) or 0 for pid in (zygote, _parent_of(zygote)) if pid > 1))
 
 
 class LargeGate:
     """Where one worker asks for room."""
 
-    def __init__(self, fd: int, memory_bytes: int, own_bytes: Callable[[], int] | None = None) -> None:
-        """`fd`: the table; `memory_bytes`: the limit of the run; `own_bytes`: how what this process takes is measured."""
-        self._fd = fd
+    def __init__(self, fd: int, memory_bytes: int, meter: ProcessMeter | None = None) -> None:
+        """`fd`: the table; `memory_bytes`: the limit of the run; `meter`: measures this process and those above it."""
+        self._table = LargeTable(fd)
         self._memory = memory_bytes
-        self._own_bytes = own_bytes or _own_bytes
-        self._map = mmap.mmap(fd, _SIZE)
+        self._meter = meter or ProcessMeter()
         self._inside = False
-        self._base = self._own_bytes()
-        self._row = self._take_row()
+        self._taken = 0
+        """Bytes that it was given for its record."""
+        self._before = 0
+        """Private memory before the record was there."""
+        self._step: int | None = None
+        """The step that is measured."""
+        self._nbytes = 0
+        """Size of the record in it."""
+        self._settle()
 
     @property
     def inside(self) -> bool:
         """Whether a large record may be held now."""
         return self._inside
 
-    def read(self, most_bytes: int) -> None:
-        """Wait until there is room to read a record of at most `most_bytes`; `enter` follows when its size is known."""
+    def read(self, most_bytes: int, steps: Sequence[int]) -> None:
+        """Wait until there is room to read a record of at most `most_bytes`, which will then go through `steps`;
+        `enter` follows when its size is known."""
         if not self._inside:
             self._begin()
-            while not self._may_read(most_bytes):
-                time.sleep(WAIT_S)
+            self._wait_for(None, most_bytes, steps)
 
-    def enter(self, nbytes: int) -> None:
-        """Wait until there is room to work on a record of `nbytes`."""
-        if not self._inside:
+    def enter(self, nbytes: int, step: int, steps: Sequence[int]) -> None:
+        """Wait until there is room to work on a record of `nbytes` in `step`; `steps`: all that it goes through."""
+        if self._inside and (step, nbytes) == (self._step, self._nbytes):
+            return
+        if self._inside:
+            self._measure()
+        else:
             self._begin()
-        while not self._may_work(nbytes):
-            time.sleep(WAIT_S)
+        self._step, self._nbytes = step, nbytes
+        self._wait_for(step, nbytes, steps)
 
-    def _begin(self) -> None:
-        release_freed()
-        _reset_peak()
-        self._inside = True
-
-    def leave(self, nbytes: int) -> None:
-        """The record of `nbytes` is done; what it took is remembered."""
+    def leave(self) -> None:
+        """The record is done; what it took is remembered."""
         if not self._inside:
             return
+        self._measure()
         self._inside = False
-        peak = _peak_bytes()
+        self._step = None
         release_freed()
-        self._base = self._own_bytes()
-        with self._locked():
-            if peak and nbytes:
-                measured = MARGIN * max(0, peak - private_bytes()) / nbytes
-                _HEADER.pack_into(self._map, 0, max(LEAST_FACTOR, measured, 0.9 * self._factor()))
-            self._write(0)
+        with self._table.locked():
+            self._settle()
 
-    # -- the table ----------------------------------------------------------------------------------------------------
+    # -- asking -------------------------------------------------------------------------------------------------------
 
-    def _may_read(self, most_bytes: int) -> bool:
-        """Whoever reads holds little, and waits for more before it works. So that somebody can always go on, there is
-        room for one of the readers to work, unless somebody works already and will leave."""
-        with self._locked():
-            wanted = int(READING_FACTOR * most_bytes)
-            others = self._look_around()
-            spare = 0 if others.works else int(self._factor() * most_bytes)
-            if others.taken and others.taken + wanted + spare > others.room:
+    def _begin(self) -> None:
+        gc.collect()
+        release_freed()
+        _reset_peak()
+        self._base = self._meter.own()
+        self._before = private_bytes()
+        self._inside = True
+
+    def _settle(self) -> None:
+        """Without a record: say what this worker takes by itself."""
+        self._taken = 0
+        self._base = self._meter.own()
+        self._above = self._meter.above()
+        self._table.write(Entry(os.getpid(), self._base))
+
+    def _wait_for(self, step: int | None, nbytes: int, steps: Sequence[int]) -> None:
+        """For a step, or for reading. Others may have measured by the next time what the step takes."""
+        while not self._may_have(READING_FACTOR if step is None else self._factor(step), nbytes, steps):
+            time.sleep(WAIT_S)
+
+    def _may_have(self, factor: float, nbytes: int, steps: Sequence[int]) -> bool:
+        with self._table.locked():
+            wanted = int(factor * nbytes)
+            claim = max(wanted, int(max(map(self._factor, steps), default=0.0) * nbytes))
+            if not self._is_room(wanted, claim):
+                if self._taken:
+                    self._table.write(Entry(os.getpid(), self._base, self._taken, max(self._taken, claim), 1))
                 return False
-            self._write(wanted)
+            self._taken = wanted
+            self._table.write(Entry(os.getpid(), self._base, wanted, claim))
             return True
 
-    def _may_work(self, nbytes: int) -> bool:
-        with self._locked():
-            wanted = int(self._factor() * nbytes)
-            others = self._look_around()
-            if others.works and others.taken + wanted > others.room:
-                return False
-            self._write(wanted, works=True)
+    def _is_room(self, wanted: int, claim: int) -> bool:
+        others = self._table.others()
+        inside = [other for other in others if other.taken]
+        if not inside or wanted <= self._taken:
             return True
+        room = int(USABLE * self._memory) - self._above - self._base - sum(other.base for other in others)
+        if is_safe(room, [(wanted, claim), *((other.taken, other.claim) for other in inside)]):
+            return True
+        return bool(self._taken) and all(other.waits for other in inside)  # somebody must go on
 
-    def _look_around(self) -> _Others:
-        base = taken = works = 0
-        for pid, others_base, others_taken, others_works in self._rows():
-            if _lives(pid):
-                base += others_base
-                taken += others_taken
-                works += others_works
-        room = int(USABLE * self._memory) - DRIVER_BYTES - base - self._base
-        return _Others(taken, room, bool(works))
+    # -- measuring ----------------------------------------------------------------------------------------------------
 
-    def _rows(self) -> Iterator[tuple[int, int, int, int]]:
-        """The rows of the others."""
-        for row in range(_ROWS):
-            if row != self._row:
-                found: tuple[int, int, int, int] = _ROW.unpack_from(self._map, _HEADER.size + row * _ROW.size)
-                if not found[0]:
-                    return
-                yield found
+    def _factor(self, step: int) -> float:
+        return self._table.factor(step) or FIRST_FACTOR
 
-    def _factor(self) -> float:
-        factor: float = _HEADER.unpack_from(self._map)[0]
-        return factor or FIRST_FACTOR
-
-    def _write(self, taken: int, *, works: bool = False) -> None:
-        _ROW.pack_into(self._map, _HEADER.size + self._row * _ROW.size, os.getpid(), self._base, taken, works)
-
-    def _take_row(self) -> int:
-        """The first row that is free, or was a worker's that is gone."""
-        self._row = -1
-        with self._locked():
-            rows = list(self._rows())
-            self._row = next((row for row, found in enumerate(rows) if not _lives(found[0])), len(rows)) % _ROWS
-            self._write(0)
-            return self._row
-
-    @contextlib.contextmanager
-    def _locked(self) -> Iterator[None]:
-        """Alone with the table; the kernel unlocks it when a process dies."""
-        fcntl.lockf(self._fd, fcntl.LOCK_EX)
-        try:
-            yield
-        finally:
-            fcntl.lockf(self._fd, fcntl.LOCK_UN)
+    def _measure(self) -> None:
+        """Keep what the record took at most since it entered the step."""
+        peak = _peak_bytes()
+        _reset_peak()
+        if self._step is None or not peak or not self._nbytes:
+            return
+        measured = MARGIN * max(0, peak - self._before) / self._nbytes
+        with self._table.locked():
+            known = self._table.factor(self._step)
+            self._table.set_factor(self._step, max(LEAST_FACTOR, measured, KEPT * known))
 
 
 class OpenGate:
@@ -200,13 +170,13 @@ class OpenGate:
 
     inside = False
 
-    def read(self, most_bytes: int) -> None:
+    def read(self, most_bytes: int, steps: Sequence[int]) -> None:
         """There is room."""
 
-    def enter(self, nbytes: int) -> None:
+    def enter(self, nbytes: int, step: int, steps: Sequence[int]) -> None:
         """There is room."""
 
-    def leave(self, nbytes: int) -> None:
+    def leave(self) -> None:
         """Nobody asks."""
 
 
@@ -225,19 +195,11 @@ def gate_for(memory_bytes: int) -> LargeGate | OpenGate:
     return found
 
 
-def _own_bytes() -> int:
-    """What this process takes; pages that it shares with others, by its part."""
-    return proportional_bytes(os.getpid()) or private_bytes()
-
-
-def _lives(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
+def _parent_of(pid: int) -> int:
+    """0 for a process that is gone."""
+    with contextlib.suppress(OSError, ValueError), open(f"/proc/{pid}/stat", "rb") as stat:
+        return int(stat.read().rpartition(b")")[2].split()[1])
+    return 0
 
 
 def _reset_peak() -> None:

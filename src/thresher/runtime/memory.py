@@ -203,16 +203,27 @@ class MemoryKeeper:
         one should take its place; said at most once a second."""
         if not self._share or now - self._looked_at < _LOOK_EVERY_S:
             return 0
-        self._looked_at = now
+        grown = self._growth(now)
         self._kept = private_bytes() - self._base
-        if self._kept <= RECYCLE_SHARE * self._share or now - self._told_at < _TELL_EVERY_S:
+        return grown
+
+    def between_chunks(self, now: float) -> int:
+        """The same, within a call that takes long: a worker that grows should get no further call after this one."""
+        if not self._share or now - self._looked_at < _LOOK_EVERY_S:
+            return 0
+        return self._growth(now)
+
+    def _growth(self, now: float) -> int:
+        self._looked_at = now
+        most = RECYCLE_SHARE * self._share
+        if private_bytes() - self._base <= most or now - self._told_at < _TELL_EVERY_S:
             return 0
         self.give_back()
-        self._kept = self._level - self._base
-        if self._kept <= RECYCLE_SHARE * self._share:
+        grown = self._level - self._base
+        if grown <= most:
             return 0
         self._told_at = now
-        return self._kept
+        return grown
 
     def was_set_up(self, before: int) -> None:
         """Stages were set up since private memory was `before`: what they loaded is no growth."""

@@ -20,12 +20,13 @@ LARGE_DRIVER_BYTES = 2 * DRIVER_BYTES
 """A driver of so much is worth a word where the memory does not suffice."""
 ZYGOTE_BYTES = 40 * 10**6
 """The process that workers are forked from: most of what Python and Arrow take is there, and shared."""
-WORKER_BYTES = 25 * 10**6
-"""What a worker takes for itself before it is given anything."""
-CHUNK_COPIES = 8
-"""How many times a chunk may be there while it is worked on: as bytes, as text, as columns, as lines."""
-RECORD_COPIES = 4
-"""The same for the largest record that is promised to be worked on, a sixteenth of the memory."""
+WORKER_BYTES = 65 * 10**6
+"""What a worker takes for itself at its work. Of that, 40 MB are pandas, which Arrow imports with its first column."""
+CHUNK_COPIES = 2
+"""How many times the chunks of all workers are there beyond that, on the average."""
+RECORD_COPIES = 7
+"""How many times the largest record that is promised to be worked on, a sixteenth of the memory, may be there: as
+bytes, as text, as a column, as a line. Accented text that is rewritten takes as much."""
 RECORD_SHARE, CHUNK_SHARE = 16, 64
 """The largest record is this part of the memory; so are the chunks of all workers together."""
 _FOR_DATA = RECORD_COPIES / RECORD_SHARE + CHUNK_COPIES / CHUNK_SHARE
@@ -62,13 +63,13 @@ def refuse_below_floor(plan: Plan, limits: Limits) -> None:
         workers = f"{limits.shared_workers} workers" + (f" and {own} of stages' own" if own else "")
         raise UsageError(
             f"memory: {show_size(limits.memory_bytes)} is below the {show_size(floor)} that this plan needs with "
-            f"{workers}{_of_which_this_process()}; give at least that, or fewer workers"
+            f"{workers}; give at least that, or fewer workers{_what_this_process_takes()}"
         )
 
 
-def _of_which_this_process() -> str:
+def _what_this_process_takes() -> str:
     """Said where the program that starts the run has grown large by itself: the promise counts it."""
     driver = driver_bytes()
     if driver < LARGE_DRIVER_BYTES:
         return ""
-    return f", because this Python process has taken {show_size(driver)} already, which count"
+    return f" (this Python process has {show_size(driver)} already, and they count)"

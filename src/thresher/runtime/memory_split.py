@@ -104,6 +104,12 @@ def halves_after_failure(stage: Stage, batch: DocumentBatch) -> tuple[DocumentBa
     return first, second
 
 
+def begin_alone(stage: Stage) -> None:
+    """A worker was killed while it worked on several tasks at once: this one begins with one at a time."""
+    if sizes_of(stage) is None:
+        remember_sizes(stage).tasks.ran_out(2)
+
+
 def groups_that_fit(stage: Stage, tasks: list[Task]) -> Iterator[list[Task]]:
     """The tasks of a group, as many at a time as worked last."""
     sizes = sizes_of(stage)

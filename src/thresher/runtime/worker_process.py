@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from thresher.core.out_of_memory import is_out_of_memory
 from thresher.core.plan import gives_bit_by_bit
 from thresher.errors import ThresherError
 from thresher.runtime import messages as msg
@@ -104,7 +105,9 @@ class WorkerProcess:
                 self._breathe(now)
 
     def _before_call(self) -> None:
-        grown = self._memory.before_call(time.perf_counter())
+        self._tell_growth(self._memory.before_call(time.perf_counter()))
+
+    def _tell_growth(self, grown: int) -> None:
         if grown:
             self._say(msg.Grown(grown))
             self._flush()
@@ -124,6 +127,7 @@ class WorkerProcess:
         self._looked_at = time.perf_counter()
 
     def _breathe(self, now: float) -> None:
+        self._tell_growth(self._memory.between_chunks(now))
         self._look(wait=False)
         if self._channel.closed:
             raise PeerGone("the driver is gone")
@@ -245,7 +249,7 @@ class WorkerProcess:
         except TaskAborted as error:
             self._fail(call, "aborted", str(error), fatal=False)
         except (SetupFailed, OSError, ThresherError, EncodeError) as error:
-            self._fail(call, type(error).__name__, str(error), fatal=True)
+            self._fail(call, type(error).__name__, str(error), fatal=not is_out_of_memory(error))
         except Exception as error:  # a bug of ours or of a reader: tried again, elsewhere if need be
             self._fail(call, type(error).__name__, traceback.format_exc(), fatal=False)
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.memory_room import memory_beside_this_process
 from thresher.backends.local import LocalExecutor, available_cpus
 from thresher.core.options import RunOptions
 from thresher.core.pipeline import Pipeline
@@ -147,7 +148,7 @@ def test_a_setup_that_fails_fails_the_run_and_names_the_stage() -> None:
 def test_what_the_executor_is_told_reaches_the_scheduler() -> None:
     executor = LocalExecutor(
         workers=3,
-        memory="2GB",
+        memory="8GB",
         gpus=[{"memory_gb": 40}],
         custom_resources={"licence": 2},
         autoscale_interval_s=7,
@@ -158,7 +159,7 @@ def test_what_the_executor_is_told_reaches_the_scheduler() -> None:
     )
     model = Grow().with_(resources=Resources(cpus=2, gpu_memory_gb=10, memory_gb=0.2, custom={"licence": 1}))
     spec = executor.run_spec(executor.plan(Pipeline("p", stages=[model]), RunOptions(initial_tasks=(Task(),))))
-    assert spec.nodes == (NodeSpec(cpus=3, gpus=(40 * 10**9,), memory_bytes=2 * 10**9, custom={"licence": 2}),)
+    assert spec.nodes == (NodeSpec(cpus=3, gpus=(40 * 10**9,), memory_bytes=8 * 10**9, custom={"licence": 2}),)
     assert (spec.autoscale_interval_s, spec.max_workers_per_stage, spec.worker_max_tasks) == (7, 4, 9)
     assert (spec.worker_max_lifetime_s, spec.worker_restart_interval_s) == (120, 30)
     [op] = spec.ops

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,18 +30,19 @@ class NotingGate:
         self.notes: list[str] = []
         self.inside = False
 
-    def read(self, most_bytes: int) -> None:
+    def read(self, most_bytes: int, steps: Sequence[int]) -> None:
         """Let in."""
         if not self.inside:
             self.notes.append("reads")
         self.inside = True
 
-    def enter(self, nbytes: int) -> None:
+    def enter(self, nbytes: int, step: int, steps: Sequence[int]) -> None:
         """Note the size."""
+        assert step in steps
         self.inside = True
         self.notes.append(f"{nbytes // 1000} kB")
 
-    def leave(self, nbytes: int) -> None:
+    def leave(self) -> None:
         """Note the end."""
         assert self.inside
         self.inside = False

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from thresher import JsonlReader, JsonlWriter, LocalExecutor, Pipeline, ProcessingStage, Resources, Task
 from thresher.core.plan import CHUNK_BYTES
 from thresher.errors import UsageError
+from thresher.runtime import memory_floor as memory_floor_module
 from thresher.runtime.memory_floor import CHUNK_SHARE, chunk_bytes, memory_floor
 
 
@@ -40,6 +41,16 @@ def test_less_than_the_floor_is_refused_with_the_floor_and_what_to_do() -> None:
     executor = LocalExecutor(workers=40, memory="300MB")
     with pytest.raises(UsageError, match="that this plan needs with 40 workers; give at least that, or fewer workers"):
         executor.plan(Pipeline("p", stages=[JsonlReader("in"), JsonlWriter("out")]))
+
+
+def test_a_program_that_is_large_itself_is_told_that_it_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    executor = LocalExecutor(workers=2, memory="500MB")
+    pipeline = Pipeline("p", stages=[JsonlReader("in"), JsonlWriter("out")])
+    monkeypatch.setattr(memory_floor_module, "proportional_bytes", lambda pid: 700 * 10**6)
+    with pytest.raises(UsageError, match=r"fewer workers \(this Python process has 700.0 MB already, and they count\)"):
+        executor.plan(pipeline)
+    monkeypatch.setattr(memory_floor_module, "proportional_bytes", lambda pid: 30 * 10**6)
+    executor.plan(pipeline)
 
 
 def test_the_floor_itself_is_enough() -> None:

@@ -13,11 +13,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from thresher.core.filesystem import FileInfo, StorageOptions, explained
+from thresher.core.source import ReadContext
 from thresher.core.unit import Piece
 from thresher.stages.io.unchanged import open_piece
 
 _MAX_ROWS = 8192
 """Rows that are unpacked at once: what a file says of its size may be far below what it unpacks to."""
+_PAGE_ROWS = 1024
+"""Rows after which a writer looks at the size of the page that it fills."""
 _FAULTS = (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowKeyError, pa.ArrowTypeError, ValueError, OSError)
 """What Arrow raises for a damaged file."""
 
@@ -85,7 +88,7 @@ def column_names(files: Sequence[FileInfo], storage_options: StorageOptions = No
 
 
 def read_row_groups(
-    opened: Any, groups: Sequence[int], first_row: int, fields: Sequence[str] | None, batch_bytes: int
+    opened: Any, groups: Sequence[int], first_row: int, fields: Sequence[str] | None, context: ReadContext
 ) -> Iterator[ReadRows | LostRows]:
     """The rows of some row groups. The rest of a damaged group is lost, reading goes on with the next one."""
     columns = None if fields is None else [name for name in opened.schema_arrow.names if name in set(fields)]
@@ -93,7 +96,7 @@ def read_row_groups(
     for number in groups:
         end = row + opened.metadata.row_group(number).num_rows
         try:
-            for table in _tables(opened, number, columns, batch_bytes):
+            for table in _tables(opened, number, columns, context):
                 yield ReadRows(row, table)
                 row += table.num_rows
         except _FAULTS as error:
@@ -106,15 +109,19 @@ def read_row_groups(
         row = end
 
 
-def _tables(opened: Any, group: int, columns: list[str] | None, batch_bytes: int) -> Iterator[pa.Table]:
-    """The rows of a group in tables of about `batch_bytes`."""
+def _tables(opened: Any, group: int, columns: list[str] | None, context: ReadContext) -> Iterator[pa.Table]:
+    """The rows of a group in tables of about a chunk."""
     facts = opened.metadata.row_group(group)
+    batch_bytes = context.chunk_bytes
+    page_bytes = _largest_page(facts, columns)
     per_row = max(1, facts.total_byte_size // max(1, facts.num_rows))
     at_once = max(1, min(_MAX_ROWS, batch_bytes // per_row))
     gathered: list[pa.RecordBatch] = []
     fault: Exception | None = None
     batches = opened.iter_batches(at_once, row_groups=[group], columns=columns, use_threads=False)
     while True:
+        if page_bytes > 2 * batch_bytes:
+            context.before_large(page_bytes)
         try:
             batch = next(batches, None)
         except _FAULTS as error:
@@ -130,6 +137,18 @@ def _tables(opened: Any, group: int, columns: list[str] | None, batch_bytes: int
         yield pa.Table.from_batches(gathered).combine_chunks()
     if fault is not None:
         raise fault
+
+
+def _largest_page(facts: Any, columns: list[str] | None) -> int:
+    """Bytes that may be unpacked at once: writers look at the size of a page only after so many rows, so one of rows
+    that are large may hold all of them."""
+    largest = 0
+    for place in range(facts.num_columns):
+        column = facts.column(place)
+        if columns is None or column.path_in_schema.split(".")[0] in columns:
+            per_row = column.total_uncompressed_size // max(1, column.num_values)
+            largest = max(largest, min(column.total_uncompressed_size, per_row * _PAGE_ROWS))
+    return largest
 
 
 def find_invalid_rows(table: pa.Table) -> list[int]:

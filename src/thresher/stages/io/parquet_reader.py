@@ -69,7 +69,7 @@ class ParquetReader(FileReader):
                 yield opened
                 return
             end = opened.metadata.num_row_groups if piece.end < 0 else piece.end
-            yield from read_row_groups(opened, range(piece.start, end), piece.row, self.fields, context.chunk_bytes)
+            yield from read_row_groups(opened, range(piece.start, end), piece.row, self.fields, context)
 
     def parse(self, task: Task) -> DocumentBatch:
         """Rows come parsed."""

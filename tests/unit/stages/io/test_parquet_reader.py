@@ -181,6 +181,25 @@ def test_rows_that_unpack_to_far_more_than_the_file_says_come_in_small_batches(t
     assert max(sizes) <= 8192
 
 
+def test_pages_of_large_rows_ask_for_room_before_they_are_unpacked_and_small_rows_do_not(tmp_path: Path) -> None:
+    large, small = tmp_path / "large", tmp_path / "small"
+    for folder, texts in ((large, ["x" * 300_000] * 10), (small, ["x" * 30] * 100_000)):
+        folder.mkdir()
+        table = pa.table({"text": pa.array(texts), "other": pa.array(range(len(texts)))})
+        pq.write_table(table, folder / "data.parquet", use_dictionary=False)
+    asked: list[int] = []
+    context = ReadContext(chunk_bytes=2**20, before_large=asked.append)
+    for folder, fields, expected in ((large, None, True), (large, ["other"], False), (small, None, False)):
+        reader = ParquetReader(str(folder), fields=fields)
+        asked.clear()
+        assert sum(len(item.task) for unit in reader.list_units() for item in reader.read(unit, context)) in (
+            10,
+            100_000,
+        )
+        assert bool(asked) == expected
+        assert all(nbytes > 3_000_000 for nbytes in asked)
+
+
 def test_a_file_that_changed_after_listing_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "data.parquet"
     write(path, 5)
