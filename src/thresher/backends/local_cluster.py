@@ -338,7 +338,9 @@ class LocalCluster:
     def _hear_failed(self, worker: int, message: msg.Failed) -> None:
         self._pool.answered(worker, len(message.tasks))
         for task in message.tasks:
-            self._events.append(ev.TaskFailed(task, worker, message.error, message.message, message.fatal))
+            self._events.append(
+                ev.TaskFailed(task, worker, message.error, message.message, message.fatal, message.blamed)
+            )
 
     def _hear_published(self, worker: int, message: msg.Published) -> None:
         self._events.append(ev.UnitCommitted(message.unit, message.epoch, message.record))

@@ -42,14 +42,22 @@ class AttendedWorkerProcess(WorkerProcess):
     def _end_call(self, call: Call) -> None:
         self._ended.append(call)
 
-    def _do_errands(self) -> None:
-        """Finish the calls that ended, look for messages, and start the next call as far as the stage's own code."""
+    def _finish_ended(self) -> None:
         ended, self._ended = self._ended, []
         for call in ended:
             self._guard(self._finish, call)
         if ended:
-            self._memory.after_call(time.perf_counter(), self._reader.held_bytes)
-            self._before_call()
+            now = time.perf_counter()
+            self._memory.after_call(now, self._reader.held_bytes)
+            self._tell_growth(now)
+
+    def _park(self, call: Call) -> None:
+        self._finish_ended()  # who hears of a parked call takes back what is behind it
+        super()._park(call)
+
+    def _do_errands(self) -> None:
+        """Finish the calls that ended, look for messages, and start the next call as far as the stage's own code."""
+        self._finish_ended()
         self._look(wait=False)
         if self._channel.closed:
             raise PeerGone("the driver is gone")

@@ -199,31 +199,36 @@ class MemoryKeeper:
         """What it had kept beyond the base when it was last between two calls."""
 
     def before_call(self, now: float) -> int:
-        """Called before each call of an op. What the worker has taken beyond its base, if that is so much that another
-        one should take its place; said at most once a second."""
+        """Called before each call of an op. What the worker has kept, if one more call like the last one would take it
+        beyond its share: another worker should make that call."""
         if not self._share or now - self._looked_at < _LOOK_EVERY_S:
             return 0
-        grown = self._growth(now)
-        self._kept = private_bytes() - self._base
-        return grown
+        self._looked_at = now
+        before, self._kept = self._kept, private_bytes() - self._base
+        if not self._would_be_full(before):
+            return 0
+        self.give_back()
+        self._kept = self._level - self._base
+        return self._kept if self._would_be_full(before) else 0
+
+    def _would_be_full(self, before: int) -> bool:
+        return self._kept + max(0, self._kept - before) > self._share
 
     def between_chunks(self, now: float) -> int:
-        """The same, within a call that takes long: a worker that grows should get no further call after this one."""
+        """Called now and then within a long call. What the worker has kept, if that is so much that it should get no
+        further call; said at most once a second."""
         if not self._share or now - self._looked_at < _LOOK_EVERY_S:
             return 0
-        return self._growth(now)
-
-    def _growth(self, now: float) -> int:
         self._looked_at = now
         most = RECYCLE_SHARE * self._share
         if private_bytes() - self._base <= most or now - self._told_at < _TELL_EVERY_S:
             return 0
         self.give_back()
-        grown = self._level - self._base
-        if grown <= most:
+        kept = self._level - self._base
+        if kept <= most:
             return 0
         self._told_at = now
-        return grown
+        return kept
 
     def was_set_up(self, before: int) -> None:
         """Stages were set up since private memory was `before`: what they loaded is no growth."""

@@ -176,6 +176,8 @@ class Failed(_Message, frozen=True, gc=False):
     error: str
     message: str
     fatal: bool
+    blamed: bool = True
+    """Whether they are to blame; otherwise the worker is, and another one should run them."""
 
 
 class Published(_Message, frozen=True, gc=False):

@@ -71,6 +71,7 @@ class WorkerProcess:
         """By op: whether it may take its time between two outputs of one task."""
         self._running: Call | None = None
         self._told: list[msg.Told] = []
+        self._has_finished_any = False
         self._stopping = False
         self._looked_at = 0.0
         self._flushed_at = 0.0
@@ -83,7 +84,7 @@ class WorkerProcess:
             msg.Free: self._free,
             msg.OpenArena: lambda m: self._reader.add(m.arena, self._channel.take_fd()),
             msg.DropArena: lambda m: self._reader.drop(m.arena),
-            msg.Stop: self._stop,
+            msg.Stop: lambda _: setattr(self, "_stopping", True),
         }
 
     def serve(self) -> None:
@@ -95,7 +96,6 @@ class WorkerProcess:
                 self._flush()
                 self._look(wait=True)
                 continue
-            self._before_call()
             self._running = call
             self._guard(self._advance, call)
             self._running = None
@@ -104,12 +104,10 @@ class WorkerProcess:
             if now - self._looked_at > LOOK_EVERY_S:
                 self._breathe(now)
 
-    def _before_call(self) -> None:
-        self._tell_growth(self._memory.before_call(time.perf_counter()))
-
-    def _tell_growth(self, grown: int) -> None:
-        if grown:
-            self._say(msg.Grown(grown))
+    def _tell_growth(self, now: float) -> None:
+        kept = self._memory.between_chunks(now)
+        if kept:
+            self._say(msg.Grown(kept))
             self._flush()
 
     def end(self) -> None:
@@ -127,7 +125,7 @@ class WorkerProcess:
         self._looked_at = time.perf_counter()
 
     def _breathe(self, now: float) -> None:
-        self._tell_growth(self._memory.between_chunks(now))
+        self._tell_growth(now)
         self._look(wait=False)
         if self._channel.closed:
             raise PeerGone("the driver is gone")
@@ -201,9 +199,6 @@ class WorkerProcess:
         for offset in message.offsets:
             self._arena.free(offset)
 
-    def _stop(self, message: msg.Stop) -> None:
-        self._stopping = True
-
     def _publish(self, message: msg.Publish) -> None:
         try:
             record = self._worker.commit(message.unit, message.epoch, message.tally)
@@ -230,11 +225,14 @@ class WorkerProcess:
         return None
 
     def _advance(self, call: Call) -> None:
+        kept = self._memory.before_call(time.perf_counter())
+        if kept and self._has_finished_any and not call.is_begun:
+            text = f"its worker had kept {kept // 10**6} MB from earlier calls; a fresh one makes this call"
+            self._fail(call, "worker-full", text, fatal=False, blamed=False)
+            return
         call.is_begun = True
-        if not self._run_flow(call, call.flow or self._start(call)):
-            self._park(call)
-        else:
-            self._end_call(call)
+        ended = self._run_flow(call, call.flow or self._start(call))
+        (self._end_call if ended else self._park)(call)
 
     def _guard(self, step: Callable[[Call], object], call: Call) -> None:
         """Take a step with a call; what goes wrong is told."""
@@ -361,14 +359,15 @@ class WorkerProcess:
         if call.held is not None:
             self._emit(call, call.held, is_last=True)
         self._told.extend(self._told_of(call, self._worker.finish(call.order)))
+        self._has_finished_any = True
         large = call.unit.nbytes if not call.order.tasks else 0
         self._forget(call)
         if large >= INLINE_BYTES:
             self._flush()
 
-    def _fail(self, call: Call, error: str, text: str, *, fatal: bool) -> None:
+    def _fail(self, call: Call, error: str, text: str, *, fatal: bool, blamed: bool = True) -> None:
         self._drop(call)
-        self._say(msg.Failed([task.task for task in call.tasks], error, text, fatal))
+        self._say(msg.Failed([task.task for task in call.tasks], error, text, fatal, blamed))
         self._flush()
 
     def _drop(self, call: Call) -> None:

@@ -107,13 +107,14 @@ class TaskDone(Event, frozen=True, gc=False, omit_defaults=True):
 
 
 class TaskFailed(Event, frozen=True, gc=False, omit_defaults=True):
-    """A task ended with an error; its worker is still good."""
+    """A task ended with an error; its worker is still good, unless it says that it is at fault itself."""
 
     task: int  # the task
     worker: int  # where it ran
     error: str = ""  # kind of error
     message: str = ""  # text for people
     fatal: bool = False  # trying again is pointless: the run fails
+    blamed: bool = True  # False: the worker is at fault, and makes room for a fresh one
     tally: Any = None  # the driver's own data, not read here
 
 

@@ -45,7 +45,7 @@ from thresher.scheduler.lineage import unlink
 from thresher.scheduler.machines import on_node_joined, on_node_lost
 from thresher.scheduler.model import IllegalEvent, RunSpec
 from thresher.scheduler.placement import fits_ever
-from thresher.scheduler.pools import refill, refill_wanting, stop_leaving
+from thresher.scheduler.pools import refill, refill_wanting, send_off, stop_leaving
 from thresher.scheduler.rates import saw_flow, saw_time, set_credit, set_window
 from thresher.scheduler.recovery import (
     blame_unit,
@@ -280,6 +280,8 @@ def on_task_failed(state: State, event: TaskFailed) -> None:
         return
     worker = state.workers[event.worker]
     detach(state, worker, task)
+    if not event.blamed:
+        send_off(state, worker)
     if task.state == VOID:
         forget(state, task)
         return
@@ -289,10 +291,11 @@ def on_task_failed(state: State, event: TaskFailed) -> None:
         fail(state, f"unit {unit.name!r} failed in op {op.index} {op.spec.name!r}: {reason}", unit, op)
     elif task.emitted or op.sink:
         forget_running(state, task)
-        blame_unit(state, unit, op, reason)
+        if event.blamed:
+            blame_unit(state, unit, op, reason)
         restart(state, unit)
     else:
-        try_again(state, task, reason, blamed=True)
+        try_again(state, task, reason, blamed=event.blamed)
 
 
 def on_payload_lost(state: State, event: PayloadLost) -> None:

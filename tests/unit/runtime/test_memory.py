@@ -122,7 +122,8 @@ from thresher.runtime.memory import MemoryKeeper, WorkerFull
 keeper = MemoryKeeper({share})
 print(keeper.before_call(10.0))
 kept = [bytearray(b'x' * 1_000_000) for _ in range({kept})]
-print(keeper.before_call(20.0) // 10_000_000, keeper.before_call(20.5), keeper.before_call(21.5) // 10_000_000)
+said = [keeper.between_chunks(at) // 10_000_000 for at in (20.0, 20.5, 21.5)]
+print(*said, keeper.before_call(30.0) // 10_000_000)
 try:
     keeper.raise_if_full()
 except WorkerFull as full:
@@ -138,13 +139,18 @@ def keeper_says(share: int, kept: int) -> list[str]:
 def test_a_worker_that_keeps_most_of_its_share_says_so_once_a_second() -> None:
     said = keeper_says(share=100_000_000, kept=95)
     assert said[0] == "0"
-    assert said[1] == "9 0 9"
+    assert said[1] == "9 0 9 9"
     assert said[2].startswith("the worker had kept 9")
 
 
 def test_a_worker_with_little_or_without_a_limit_says_nothing() -> None:
-    assert keeper_says(share=100_000_000, kept=20) == ["0", "0 0 0"]
-    assert keeper_says(share=0, kept=95) == ["0", "0 0 0"]
+    assert keeper_says(share=100_000_000, kept=20) == ["0", "0 0 0 0"]
+    assert keeper_says(share=0, kept=95) == ["0", "0 0 0 0"]
+
+
+def test_a_worker_makes_no_call_that_would_fill_its_share_if_it_keeps_as_much_as_the_last_one() -> None:
+    said = keeper_says(share=100_000_000, kept=55)
+    assert said[1] == "0 0 0 5", "55 MB of 100 are not much, but the next call may take as many"
 
 
 def test_beyond_its_limit_a_process_gets_a_memory_error_and_can_go_on() -> None:

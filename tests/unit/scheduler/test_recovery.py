@@ -288,3 +288,14 @@ def test_workers_killed_together_while_starting_are_one_failed_setup() -> None:
     assert len(again) == 4
     (failed,) = only(play.feed(WorkerLost(again[0], "killed")), "Fail")
     assert "2 times in a row: killed" in failed.reason
+
+
+def test_a_task_that_a_full_worker_hands_back_goes_to_another_and_is_not_blamed() -> None:
+    poor = (OpSpec(index=0, name="copy", source=True, sink=True, max_attempts=1),)
+    play = Play(poor, workers=2)
+    play.ready()
+    (first, _, _), _ = dispatched(play.units("x", "y"))
+    actions = play.feed(TaskFailed(-1, first, "worker-full", "it had kept too much", blamed=False))
+    assert only(actions, "Fail") == []
+    assert [action.worker for action in only(actions, "StopWorker")] == [first]
+    assert first not in {worker for worker, _, _ in dispatched(actions)}
