@@ -58,6 +58,14 @@ def create_table() -> None:
     os.ftruncate(_table_fd, _SIZE)
 
 
+def take_turn() -> None:
+    """Workers that have outgrown their share go on one at a time: wait until there is no other. The turn ends with this
+    process, which makes room for a fresh one soon."""
+    fd = find_table()
+    if fd is not None:
+        fcntl.lockf(fd, fcntl.LOCK_EX, 1, _SIZE)
+
+
 def find_table() -> int | None:
     """The descriptor of the table: inherited, or taken from the parent; `None` where there are no other workers."""
     if _table_fd is not None:
@@ -86,11 +94,11 @@ class LargeTable:
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
         """Alone with the table; the kernel unlocks it when a process dies."""
-        fcntl.lockf(self._fd, fcntl.LOCK_EX)
+        fcntl.lockf(self._fd, fcntl.LOCK_EX, _SIZE)
         try:
             yield
         finally:
-            fcntl.lockf(self._fd, fcntl.LOCK_UN)
+            fcntl.lockf(self._fd, fcntl.LOCK_UN, _SIZE)
 
     def others(self) -> list[Entry]:
         """What the other workers say that are still there."""

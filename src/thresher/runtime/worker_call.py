@@ -6,9 +6,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from thresher.core.plan import Op
 from thresher.core.unit import Unit
 from thresher.runtime import messages as msg
 from thresher.runtime.orders import Produced, TaskOrder
+
+NO_LIMIT = -1
+"""Credit of a call that never parks."""
 
 
 @dataclass(eq=False)
@@ -33,3 +37,14 @@ class Call:
     """Whether anything was told of it."""
     held: Produced | None = None
     """What a parked call will emit first."""
+
+
+def calls_of(message: msg.Run, op: Op) -> Iterator[Call]:
+    """The calls that an order asks for."""
+    size = 1 if op.reads or op.writes else op.batch_size
+    done = frozenset(message.done)
+    for start in range(0, len(message.tasks), size):
+        tasks = message.tasks[start : start + size]
+        # What one call for several tasks gives back cannot wait inside it, so such a call never parks.
+        credit = tasks[0].credit if size == 1 else NO_LIMIT
+        yield Call(message.op, tasks, message.units[tasks[0].unit], done, credit)

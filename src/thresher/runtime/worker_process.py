@@ -21,15 +21,15 @@ from thresher.core.plan import gives_bit_by_bit
 from thresher.errors import ThresherError
 from thresher.runtime import messages as msg
 from thresher.runtime.arena import OwnArena, Reader
+from thresher.runtime.large_table import take_turn
 from thresher.runtime.memory import MemoryKeeper, WorkerFull, private_bytes
 from thresher.runtime.orders import Produced, TaskOrder, TaskReport
 from thresher.runtime.payload import INLINE_BYTES, EncodeError, Payload, encode, spill
 from thresher.runtime.stage_call import TaskAborted
 from thresher.runtime.wire import Channel, PeerGone
 from thresher.runtime.worker import SetupFailed, Worker
-from thresher.runtime.worker_call import Call
+from thresher.runtime.worker_call import NO_LIMIT, Call, calls_of
 
-NO_LIMIT = -1
 FLUSH_EVERY_S = 0.005
 """Results of tiny tasks wait at most so long for company."""
 LOOK_EVERY_S = 0.001
@@ -109,6 +109,13 @@ class WorkerProcess:
         if kept:
             self._say(msg.Grown(kept))
             self._flush()
+            if self._runs_whole_unit():
+                take_turn()
+
+    def _runs_whole_unit(self) -> bool:
+        """Whether nobody else is needed to come to the end of what runs."""
+        op = None if self._running is None else self._worker.plan.ops[self._running.op]
+        return op is not None and op.reads and op.writes
 
     def end(self) -> None:
         """Close what is unfinished and tear the stages down."""
@@ -151,14 +158,7 @@ class WorkerProcess:
         self._flushed_at = time.perf_counter()
 
     def _take_run(self, message: msg.Run) -> None:
-        op = self._worker.plan.ops[message.op]
-        size = 1 if op.reads or op.writes else op.batch_size
-        done = frozenset(message.done)
-        for start in range(0, len(message.tasks), size):
-            tasks = message.tasks[start : start + size]
-            # What one call for several tasks gives back cannot wait inside it, so such a call never parks.
-            credit = tasks[0].credit if size == 1 else NO_LIMIT
-            self._waiting.append(Call(message.op, tasks, message.units[tasks[0].unit], done, credit))
+        self._waiting.extend(calls_of(message, self._worker.plan.ops[message.op]))
 
     def _take_credit(self, message: msg.Credit) -> None:
         call = self._parked.pop(message.task, None)
