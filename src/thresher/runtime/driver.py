@@ -113,7 +113,7 @@ class Driver:
 
     def run(self, interrupts: Interrupts) -> str:
         """Drive to the end; `finished` or `stopped`."""
-        with _rare_collections():
+        with rare_collections():
             self._loop(interrupts)
         self._log.flush()
         if self._failure is not None:
@@ -311,7 +311,7 @@ class Driver:
 
 
 @contextlib.contextmanager
-def _rare_collections() -> Iterator[None]:
+def rare_collections() -> Iterator[None]:
     """The loop makes many small objects without cycles; looking for cycles among them cost a tenth of its time."""
     before = gc.get_threshold()
     gc.set_threshold(100_000, 50, 50)
