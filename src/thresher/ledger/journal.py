@@ -2,11 +2,13 @@
 """The list of committed units: `ledger/NNNNNN.jsonl`, and the inbox that workers put their records into.
 
 A record counts from the moment it lies in the inbox. The driver gathers records and brings them to disk in groups; only
-then the inbox is cleared, so a crash at any point loses none.
+then the inbox is cleared, so a crash at any point loses none. On this machine an attempt appends to one file; behind a
+URL every group is an object of its own, created only if its number is free.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Sequence
 
@@ -16,6 +18,7 @@ from thresher.ledger.store import Store, is_temporary
 
 FOLDER = "ledger"
 INBOX = f"{FOLDER}/inbox"
+_NUMBERS_TRIED = 20
 
 
 def read_commits(store: Store, folder: str = FOLDER) -> dict[str, CommitRecord]:
@@ -25,17 +28,19 @@ def read_commits(store: Store, folder: str = FOLDER) -> dict[str, CommitRecord]:
         if name.endswith(".jsonl"):
             for line in (store.read(f"{folder}/{name}") or b"").splitlines():
                 record = decode_commit(line)
-                if record is not None:
-                    records.setdefault(record.unit, record)
+                known = records.get(record.unit) if record is not None else None
+                # Two records of one unit: a driver that was believed dead wrote the older one late.
+                if record is not None and (known is None or known.attempt < record.attempt):
+                    records[record.unit] = record
     return records
 
 
-def read_inbox(store: Store) -> dict[str, CommitRecord]:
-    """Records that no driver has gathered yet."""
+def read_inbox(store: Store, run_id: str | None = None) -> dict[str, CommitRecord]:
+    """Records that no driver has gathered yet: of one run, or of whichever it is."""
     records: dict[str, CommitRecord] = {}
     for name in store.names(INBOX):
         record = decode_commit(store.read(f"{INBOX}/{name}") or b"") if name.endswith(".json") else None
-        if record is not None:
+        if record is not None and run_id in (None, record.run):
             records[record.unit] = record
     return records
 
@@ -43,9 +48,10 @@ def read_inbox(store: Store) -> dict[str, CommitRecord]:
 class Journal:
     """The ledger of a run that is open."""
 
-    def __init__(self, store: Store, folders: Sequence[Store]) -> None:
+    def __init__(self, store: Store, folders: Sequence[Store], run_id: str = "") -> None:
         """`folders` are where committed files lie: their names go to disk before a record does."""
         self._store = store
+        self._run_id = run_id
         self._folders = folders
         self._pending: list[CommitRecord] = []
         self._surplus: list[str] = []
@@ -55,7 +61,7 @@ class Journal:
 
     def recover(self) -> None:
         """Gather what workers of an earlier attempt left in the inbox, and clear what a crash cut short."""
-        found = read_inbox(self._store)
+        found = read_inbox(self._store, self._run_id)
         for record in found.values():
             self.add(record)
         self.sync()
@@ -94,20 +100,33 @@ class Journal:
 
     def _append(self, lines: bytes) -> None:
         if is_url(self._store.root):  # objects cannot grow: every group is one of its own
-            self._store.write(self._next_name(), lines)
+            # A driver that was believed dead may take a number first; the next one is free.
+            if not any(self._store.create(self._next_name(), lines) for _ in range(_NUMBERS_TRIED)):
+                raise OSError(errno.EEXIST, "another driver writes to this ledger", f"{self._store.root}/{FOLDER}")
             return
         if self._descriptor < 0:
             path = os.path.join(local_path(self._store.root), self._next_name())
             self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
             self._store.sync(FOLDER)
+        size = os.fstat(self._descriptor).st_size
         view = memoryview(lines)
-        while view:
-            view = view[os.write(self._descriptor, view) :]
+        try:
+            while view:
+                view = view[os.write(self._descriptor, view) :]
+        except OSError:  # half a line on a full disk would spoil the one that is appended next
+            os.ftruncate(self._descriptor, size)
+            raise
         os.fsync(self._descriptor)
 
     def _next_name(self) -> str:
         stems = [name.removesuffix(".jsonl") for name in self._store.names(FOLDER)]
         return f"{FOLDER}/{max((int(stem) for stem in stems if stem.isdigit()), default=0) + 1:06d}.jsonl"
+
+    def clear_temporary(self) -> None:
+        """Remove what workers that were killed left half written in the inbox. Called when no worker is left."""
+        for name in self._store.names(INBOX):
+            if is_temporary(name):
+                self._store.remove(f"{INBOX}/{name}")
 
     def close(self) -> None:
         """Close the file."""

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import shutil
 import time
@@ -16,19 +17,18 @@ import msgspec
 from thresher.core.filesystem import is_url, join
 from thresher.core.unit import Unit
 from thresher.errors import ThresherError
-from thresher.ledger.archive import clear_output, remove_replaced
+from thresher.ledger.archive import clear_output, remove_replaced, remove_unfinished
 from thresher.ledger.failures import writing
 from thresher.ledger.joins import plan_joins
 from thresher.ledger.journal import Journal
 from thresher.ledger.lock import RunLock
 from thresher.ledger.manifest import in_input_order, manifest_lines
-from thresher.ledger.place import CommitPlace
+from thresher.ledger.place import CommitPlace, is_unit_file
 from thresher.ledger.quarantine import encode_text
 from thresher.ledger.records import CommitRecord, encode
-from thresher.ledger.request import RUN_FILE, RunRequest, RunState, timestamp
-from thresher.ledger.store import Store, open_store
-
-UNITS = "units.jsonl"
+from thresher.ledger.request import RUN_FILE, UNITS_FILE, RunRequest, RunState, timestamp
+from thresher.ledger.secrets import without_passwords
+from thresher.ledger.store import Owner, Store
 
 
 @dataclass(frozen=True)
@@ -62,6 +62,8 @@ class OpenRun:
         self._joined: list[CommitRecord] = []
         self._clock: Callable[[], float] = time.time
         self._closed = False
+        self.warnings: list[str] = []
+        """What people should know of the place that this run writes to."""
 
     # -- what is known ------------------------------------------------------------------------------------------------
 
@@ -82,7 +84,7 @@ class OpenRun:
 
     def previous_units(self) -> list[Unit] | None:
         """The units that an earlier attempt listed; `None` if none got to the end of the list."""
-        content = None if self._folder is None else self._folder.store.read(UNITS)
+        content = None if self._folder is None else self._folder.store.read(UNITS_FILE)
         if content is None:
             return None
         try:
@@ -107,24 +109,24 @@ class OpenRun:
             self._files[unit.id.rsplit("-", 1)[0]] = unit.order[0]
         if self._folder is None:
             return
-        path = os.path.join(self.place.tmp, UNITS)
+        path = os.path.join(self.place.tmp, UNITS_FILE)
         with writing(path):
             if self._units is None:
                 os.makedirs(self.place.tmp, exist_ok=True)
                 self._units = open(path, "wb")  # noqa: SIM115  # closed with the last unit, or by _close
-            self._units.write(b"".join(encode(unit) + b"\n" for unit in units))
+            self._units.write(without_passwords(b"".join(encode(unit) + b"\n" for unit in units)))
             if last:
                 self._units.flush()
                 os.fsync(self._units.fileno())
                 self._units.close()
                 self._units = None
-                self._folder.store.put(path, UNITS)
+                self._folder.store.put(path, UNITS_FILE)
 
     def before_first_commit(self) -> None:
         """Remove what this run replaces. Called before the first commit of an attempt and never earlier."""
         place, folder = self.place, self._folder
-        output = None if place.output is None else open_store(place.output, place.storage_options)
-        dropped = None if place.dropped_to is None else open_store(place.dropped_to, place.storage_options)
+        output = None if place.output is None else place.store(place.output)
+        dropped = None if place.dropped_to is None else place.store(place.dropped_to)
         with writing(place.output or ""):
             if folder is None:
                 if output is not None and self._request.mode == "overwrite":
@@ -154,14 +156,15 @@ class OpenRun:
         if self._folder is None:
             return
         with writing(self._folder.store.root):
+            self._folder.lock.renew(self._clock())  # first: who has lost the lock must not write
             self._folder.journal.sync()
-            self._folder.lock.renew(self._clock())
             self._remove_joined_parts()
+            self._upload_events(all_of_them=False)
 
     def _remove_joined_parts(self) -> None:
         joined, self._joined = self._joined, []
         if joined and self.place.parts is not None:
-            parts = open_store(self.place.parts, self.place.storage_options)
+            parts = self.place.store(self.place.parts)
             for record in joined:
                 for unit in record.joined:
                     for file in self._records[unit].outputs:
@@ -179,6 +182,7 @@ class OpenRun:
         """Put a JSON file into the run folder; nothing happens without a ledger."""
         if self._folder is not None:
             with writing(join(self._folder.store.root, name)):
+                self._folder.lock.renew(self._clock())
                 self._folder.store.write(name, msgspec.json.format(encode_text(value), indent=2) + b"\n")
 
     def event_folder(self) -> str | None:
@@ -201,10 +205,14 @@ class OpenRun:
         if self._folder is not None:
             lines = manifest_lines(self.ordered())
             with writing(self._folder.store.root):
+                self._folder.journal.clear_temporary()
+                for folder in (self.place.output, self.place.dropped_to):
+                    if folder is not None and not is_url(folder):
+                        remove_unfinished(self.place.store(folder))
                 self._folder.store.write("manifest.jsonl", b"".join(encode(line) + b"\n" for line in lines))
                 self._folder.store.remove_tree("parts")
         elif self.place.output is not None:
-            open_store(self.place.output, self.place.storage_options).sync()
+            self.place.store(self.place.output).sync()
         self._close(status, exit_code)
 
     def abandon(self, exit_code: int, status: str = "stopped") -> None:
@@ -222,7 +230,10 @@ class OpenRun:
             self._units.close()
             self._units = None
         if self._folder is not None:
-            self._upload_events()
+            with writing(self._folder.store.root):
+                self._folder.lock.renew(self._clock())
+                self._upload_events(all_of_them=True)
+                abort_uploads(self.place)
         shutil.rmtree(self.place.tmp, ignore_errors=True)
         if self._folder is not None:
             self._folder.journal.close()
@@ -238,14 +249,34 @@ class OpenRun:
             self._folder.lock.release()
         self._closed = True
 
-    def _upload_events(self) -> None:
+    def _upload_events(self, all_of_them: bool) -> None:
+        """Put the segments of the event log that are complete; each is an object that is created once."""
         assert self._folder is not None
         if is_url(self._folder.store.root):
             name = f"events/{self.attempt:03d}"
             local = os.path.join(self.place.tmp, name)
-            for file in sorted(os.listdir(local)) if os.path.isdir(local) else ():
-                self._folder.store.put(os.path.join(local, file), f"{name}/{file}")
+            segments = sorted(os.listdir(local)) if os.path.isdir(local) else []
+            for file in segments if all_of_them else segments[:-1]:
+                path = os.path.join(local, file)
+                owner = Owner(self.run_id, self.attempt, _sha256(path))
+                self._folder.store.put(path, f"{name}/{file}", owner)
 
     def _write_state(self) -> None:
         assert self._folder is not None
         self._folder.store.write(RUN_FILE, msgspec.json.format(encode(self._folder.state), indent=2) + b"\n")
+
+
+def abort_uploads(place: CommitPlace) -> None:
+    """Abort what workers of this run began to upload and did not finish, because they were killed."""
+    for folder in (place.output, place.dropped_to):
+        if folder is not None and is_url(folder):
+            with writing(folder):
+                place.store(folder).abort_uploads(lambda name: is_unit_file(name, place.prefix))
+    if place.run_dir is not None and is_url(place.run_dir):
+        with writing(place.run_dir):
+            place.store(place.run_dir).abort_uploads(lambda name: True)
+
+
+def _sha256(path: str) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -48,6 +48,8 @@ class CommitRecord(msgspec.Struct, frozen=True):
     """For a joined file: the units whose parts are in it, in order."""
     tally: Tally = msgspec.field(default_factory=Tally)
     """What each stage did to its records."""
+    run: str = ""
+    """The run that committed it; a record of another run does not count."""
 
 
 class ManifestLine(msgspec.Struct, frozen=True):

@@ -19,6 +19,7 @@ from thresher.ledger.store import open_store
 RUN_FOLDER = "_thresher"
 RUNS_FOLDER = os.path.join(".thresher", "runs")
 RUN_FILE = "run.json"
+UNITS_FILE = "units.jsonl"
 
 
 @dataclass(frozen=True)
@@ -105,6 +106,8 @@ class RunState(msgspec.Struct, omit_defaults=True):
     """Of Thresher and Python, at the last attempt."""
     output: str | None = None
     """The output folder or URL."""
+    dropped_to: str | None = None
+    """The folder or URL for dropped records, where one was asked for."""
     prefix: str = ""
     """Stands before output names (`mode="append"`)."""
     replaces: str | None = None

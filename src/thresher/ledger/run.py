@@ -17,11 +17,12 @@ import msgspec
 from thresher.core.filesystem import is_url, join
 from thresher.errors import OutputRefusedError, UsageError
 from thresher.ledger import checks
-from thresher.ledger.archive import archive
+from thresher.ledger.archive import archive, remove_unfinished
 from thresher.ledger.failures import writing
+from thresher.ledger.holder import process_exists, this_process
 from thresher.ledger.journal import INBOX, Journal
-from thresher.ledger.lock import Holder, RunLock, process_exists, take_lock
-from thresher.ledger.open_run import OpenRun, RunFolder
+from thresher.ledger.lock import Lease, RunLock, take_lock
+from thresher.ledger.open_run import OpenRun, RunFolder, abort_uploads
 from thresher.ledger.place import CommitPlace
 from thresher.ledger.quarantine import encode_text
 from thresher.ledger.recipe_text import masked, yaml_text
@@ -37,11 +38,16 @@ from thresher.ledger.request import (
     run_folder,
     timestamp,
 )
-from thresher.ledger.store import Store, is_temporary, open_store
+from thresher.ledger.secrets import refuse_password
+from thresher.ledger.store import Store, open_store, remove_listed
 from thresher.version import __version__
 
 __all__ = ["OpenRun", "RunRequest", "open_run"]
 
+SINGLE_WRITER = (
+    "{}: this store does not heed conditions on a put (If-None-Match). Nothing keeps two runs from writing here at the "
+    "same time: start one at a time"
+)
 _SCRATCH = ".thresher-"
 """Begins the name of a folder for unfinished files in an output folder, where no local run folder can hold them."""
 
@@ -58,7 +64,7 @@ def open_run(request: RunRequest) -> OpenRun:
         if read_state(store.read(RUN_FILE)) is None:
             _refuse_foreign(request, output)
         store.make_folder()
-        lock = take_lock(store, _holder(run_id), time.time)
+        lock = take_lock(store, this_process(timestamp(), run_id), time.time)
         try:
             return _open_locked(request, place, store, (lock, run_id))
         except BaseException:
@@ -68,6 +74,8 @@ def open_run(request: RunRequest) -> OpenRun:
 
 def _place(request: RunRequest, run_id: str) -> CommitPlace:
     """As far as it can be said before anything was looked at."""
+    for url in (request.sink_path, request.dropped_to, request.run_dir):
+        refuse_password(url)
     output = None if request.sink_path is None else absolute_folder(request.sink_path)
     dropped_to = None if request.dropped_to is None else absolute_folder(request.dropped_to)
     if output is not None and output == dropped_to:
@@ -84,10 +92,6 @@ def _place(request: RunRequest, run_id: str) -> CommitPlace:
     )
 
 
-def _holder(run_id: str) -> Holder:
-    return Holder(os.getpid(), os.uname().nodename, timestamp(), run_id)
-
-
 def _refuse_foreign(request: RunRequest, output: Store | None) -> None:
     if output is not None and request.mode == "error":
         checks.refuse_foreign(output.root, checks.foreign_names(output))
@@ -99,9 +103,10 @@ def _refuse_foreign(request: RunRequest, output: Store | None) -> None:
 def _open_locked(request: RunRequest, place: CommitPlace, store: Store, held: tuple[RunLock, str]) -> OpenRun:
     lock, run_id = held
     state = _state(request, place, store, run_id)
-    place = replace(place, attempt=len(state.attempts) + 1, prefix=state.prefix)
-    place = _with_folders(request, place, state.run_id)
-    journal = Journal(store, _synced_folders(place))
+    exclusive = lock.exclusive if isinstance(lock, Lease) else True
+    place = replace(place, attempt=len(state.attempts) + 1, prefix=state.prefix, run_id=state.run_id)
+    place = replace(_with_folders(request, place, state.run_id), conditional=exclusive)
+    journal = Journal(store, _synced_folders(place), state.run_id)
     journal.recover()
     _remove_leftovers(store, place, state.attempts)
     inside = place.tmp.startswith(store.root)
@@ -114,7 +119,10 @@ def _open_locked(request: RunRequest, place: CommitPlace, store: Store, held: tu
         store.write("plan.json", msgspec.json.format(encode_text(masked(request.plan)), indent=2) + b"\n")
     if request.recipe is not None:
         store.write("recipe.yaml", yaml_text(masked(request.recipe)).encode("utf-8"))
-    return OpenRun(request, state.run_id, place, RunFolder(store, journal, lock, state))
+    run = OpenRun(request, state.run_id, place, RunFolder(store, journal, lock, state))
+    if not exclusive:
+        run.warnings.append(SINGLE_WRITER.format(store.root))
+    return run
 
 
 def _state(request: RunRequest, place: CommitPlace, store: Store, run_id: str) -> RunState:
@@ -141,6 +149,7 @@ def _state(request: RunRequest, place: CommitPlace, store: Store, run_id: str) -
         state = found
         state.fingerprint, state.fingerprint_parts = new.fingerprint, new.fingerprint_parts
         state.output = new.output
+    state.dropped_to = place.dropped_to or state.dropped_to
     state.versions = {"thresher": __version__, "python": ".".join(str(n) for n in sys.version_info[:3])}
     return state
 
@@ -174,7 +183,7 @@ def _with_folders(request: RunRequest, place: CommitPlace, run_id: str) -> Commi
     for folder in (place.output, place.dropped_to, parts, join(run_dir, INBOX)):
         if folder is not None:
             with writing(folder):
-                open_store(folder, place.storage_options).make_folder()
+                place.store(folder).make_folder()
     with writing(tmp):
         os.makedirs(tmp, exist_ok=True)
     return replace(place, tmp=tmp, parts=parts)
@@ -189,8 +198,9 @@ def _scratch(place: CommitPlace, run_id: str) -> str:
 
 
 def _synced_folders(place: CommitPlace) -> list[Store]:
-    names: Sequence[str | None] = (place.parts, place.output, place.dropped_to, join(place.run_dir or "", "quarantine"))
-    return [open_store(name, place.storage_options) for name in names if name is not None]
+    own = [join(place.run_dir or "", name) for name in ("quarantine", "scores")]
+    names: Sequence[str | None] = (place.parts, place.output, place.dropped_to, *own)
+    return [place.store(name) for name in names if name is not None]
 
 
 def _remove_leftovers(store: Store, place: CommitPlace, attempts: Sequence[Attempt]) -> None:
@@ -198,19 +208,14 @@ def _remove_leftovers(store: Store, place: CommitPlace, attempts: Sequence[Attem
     mine = f"{place.attempt:03d}/"
     for name in store.names("tmp"):
         if name != mine:
-            store.remove_tree(f"tmp/{name.rstrip('/')}")
+            remove_listed(store, f"tmp/{name}")
     for attempt in attempts:
         if attempt.tmp is not None and attempt.host == os.uname().nodename and attempt.tmp != place.tmp:
             shutil.rmtree(attempt.tmp, ignore_errors=True)
     for folder in (place.output, place.dropped_to, place.run_dir):
         if folder is not None and not is_url(folder):
-            _remove_unfinished(open_store(folder))
-
-
-def _remove_unfinished(folder: Store) -> None:
-    for name in folder.names():
-        if is_temporary(name):
-            folder.remove(name)
+            remove_unfinished(open_store(folder))
+    abort_uploads(place)
 
 
 # -- without ----------------------------------------------------------------------------------------------------------
@@ -218,7 +223,7 @@ def _remove_unfinished(folder: Store) -> None:
 
 def _open_without_ledger(request: RunRequest, run_id: str, place: CommitPlace, output: Store | None) -> OpenRun:
     _refuse_foreign(request, output)
-    place = replace(place, tmp=_scratch(place, run_id))
+    place = replace(place, tmp=_scratch(place, run_id), run_id=run_id)
     place = replace(place, parts=os.path.join(place.tmp, "parts") if request.target_file_size is not None else None)
     for folder in (place.output, place.dropped_to, place.parts):
         if folder is not None:

@@ -23,11 +23,13 @@ from thresher.ledger.failures import writing
 from thresher.ledger.journal import INBOX
 from thresher.ledger.place import CommitPlace
 from thresher.ledger.records import CommitRecord, OutputFile, decode_commit, encode
-from thresher.ledger.store import open_store
+from thresher.ledger.store import Owner
 
 if TYPE_CHECKING:
     from thresher.core.batch import DocumentBatch
+    from thresher.core.scores import ScoreColumn
     from thresher.core.stage import SinkStage
+    from thresher.ledger.scores import ScoreRows, ScoreSidecar
 
 _SERIAL = itertools.count()
 
@@ -42,8 +44,21 @@ class UnitOutput:
         self._unit = unit
         self._base = f"{unit.id}-{epoch}-{os.getpid()}-{next(_SERIAL)}"
         self._writer: RecordWriter | None = None
-        self._quarantined = _Lines(self._local("quarantined.jsonl"))
-        self._dropped = _Lines(self._local("dropped.jsonl"))
+        self._quarantined = _Lines(place, self._local("quarantined.jsonl"))
+        self._dropped = _Lines(place, self._local("dropped.jsonl"))
+        self._sidecar: ScoreSidecar | None = None
+
+    def keep_scores(self, columns: Sequence[ScoreColumn]) -> None:
+        """Make a sidecar with these columns at the commit."""
+        from thresher.ledger.scores import ScoreSidecar
+
+        if self._place.run_dir is not None:
+            self._sidecar = ScoreSidecar(columns, self._unit, self._local("scores.parquet"))
+
+    def scores(self, rows: Sequence[ScoreRows]) -> None:
+        """Add scores to the unit's sidecar."""
+        if self._sidecar is not None:
+            self._sidecar.add(rows)
 
     def _local(self, end: str) -> str:
         return os.path.join(self._place.tmp, f"{self._base}-{end}")
@@ -59,7 +74,7 @@ class UnitOutput:
         with writing(self._target()):
             if self._writer is None:
                 assert self._sink is not None, "only a pipeline with a writer writes records"
-                os.makedirs(self._place.tmp, exist_ok=True)
+                self._place.make_tmp()
                 is_part = self._place.parts is not None
                 self._writer = (self._sink.open_part_writer if is_part else self._sink.open_writer)(self._data)
             assert self._writer is not None
@@ -101,8 +116,10 @@ class UnitOutput:
             part=self._place.parts is not None,
             dropped_outputs=self._publish_dropped(),
             tally=tally,
+            run=self._place.run_id,
         )
         self._publish_quarantined()
+        self._publish_scores()
         return record_commit(self._place, record)
 
     def abort(self) -> None:
@@ -111,6 +128,8 @@ class UnitOutput:
             self._writer.abort()
         self._quarantined.abort()
         self._dropped.abort()
+        if self._sidecar is not None:
+            self._sidecar.abort()
 
     def _publish_data(self, facts: FileFacts | None) -> tuple[OutputFile, ...]:
         place, unit = self._place, self._unit
@@ -119,38 +138,52 @@ class UnitOutput:
             return ()
         name = place.part_name(unit) if place.parts is not None else place.output_name(unit)
         with writing(folder):
-            store = open_store(folder, place.storage_options)
+            store = place.store(folder)
             if facts is None or not facts.records:
                 # A crashed attempt may have left a file that this one has no records for.
-                store.remove(name)
+                place.refuse_if_superseded()
+                store.withdraw(name, Owner(place.run_id, place.attempt, ""))
                 return ()
-            store.put(self._data, name)
+            store.put(self._data, name, Owner(place.run_id, place.attempt, facts.sha256))
         return (OutputFile(name, facts.nbytes, facts.records, facts.sha256),)
 
     def _publish_dropped(self) -> tuple[OutputFile, ...]:
-        folder = self._place.dropped_to
+        place, folder = self._place, self._place.dropped_to
         if folder is None or not self._dropped.count:
             return ()
-        name = self._place.dropped_name(self._unit)
+        name = place.dropped_name(self._unit)
         with writing(folder):
             facts = self._dropped.close()
-            open_store(folder, self._place.storage_options).put(self._dropped.path, name)
+            place.store(folder).put(self._dropped.path, name, Owner(place.run_id, place.attempt, facts.sha256))
         return (OutputFile(name, facts.nbytes, facts.records, facts.sha256),)
 
     def _publish_quarantined(self) -> None:
-        if self._place.run_dir is None or not self._quarantined.count:
+        place = self._place
+        if place.run_dir is None or not self._quarantined.count:
             return
-        with writing(self._place.run_dir):
-            self._quarantined.close()
-            store = open_store(self._place.run_dir, self._place.storage_options)
-            store.put(self._quarantined.path, f"quarantine/{self._unit.id}.jsonl")
+        with writing(place.run_dir):
+            facts = self._quarantined.close()
+            owner = Owner(place.run_id, place.attempt, facts.sha256)
+            place.store(place.run_dir).put(self._quarantined.path, f"quarantine/{self._unit.id}.jsonl", owner)
+
+    def _publish_scores(self) -> None:
+        place = self._place
+        if place.run_dir is None or self._sidecar is None:
+            return
+        with writing(place.run_dir):
+            place.make_tmp()
+            facts = self._sidecar.write()
+            if facts is not None:
+                owner = Owner(place.run_id, place.attempt, facts.sha256)
+                place.store(place.run_dir).put(self._sidecar.path, f"scores/{self._unit.id}.parquet", owner)
 
 
 class _Lines:
     """Lines in a temporary file that is made with the first of them."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, place: CommitPlace, path: str) -> None:
         self.path = path
+        self._place = place
         self.count = 0
         self._file: Any = None
         self._hash = hashlib.sha256()
@@ -158,7 +191,7 @@ class _Lines:
 
     def add(self, lines: Sequence[bytes]) -> None:
         if self._file is None:
-            os.makedirs(os.path.dirname(self.path), exist_ok=True)
+            self._place.make_tmp()
             self._file = open(self.path, "wb")  # noqa: SIM115  # closed by close() and abort()
         text = b"\n".join(lines) + b"\n"
         self._file.write(text)
@@ -181,11 +214,20 @@ class _Lines:
 
 
 def committed_record(place: CommitPlace, unit_id: str) -> CommitRecord | None:
-    """The record of a unit in the inbox, if it is there and whole."""
+    """The record of a unit in the inbox, if it is there, whole, and of this attempt.
+
+    Those of earlier attempts were gathered when this one began. What comes later from one of their workers, believed
+    dead, does not count: it may know other stages than this attempt.
+    """
     if place.run_dir is None:
         return None
-    content = open_store(place.run_dir, place.storage_options).read(f"{INBOX}/{unit_id}.json")
-    return None if content is None else decode_commit(content)
+    content = place.store(place.run_dir).read(f"{INBOX}/{unit_id}.json")
+    found = None if content is None else decode_commit(content)
+    if found is None or (found.run, found.attempt) == (place.run_id, place.attempt):
+        return found
+    if found.run == place.run_id and found.attempt > place.attempt:
+        raise place.superseded()
+    return None
 
 
 def record_commit(place: CommitPlace, record: CommitRecord) -> CommitRecord:
@@ -194,11 +236,12 @@ def record_commit(place: CommitPlace, record: CommitRecord) -> CommitRecord:
         return record
     name = f"{INBOX}/{record.unit}.json"
     with writing(place.run_dir):
-        store = open_store(place.run_dir, place.storage_options)
+        place.refuse_if_superseded()
+        store = place.store(place.run_dir)
         if store.create(name, encode(record)):
             return record
         found = committed_record(place, record.unit)
-        if found is None:  # a record that a crash cut short
+        if found is None:  # a record that a crash cut short, or of a worker whose attempt is over
             store.write(name, encode(record))
         return found or record
 
@@ -213,19 +256,20 @@ def join(place: CommitPlace, sink: SinkStage[Any, Any], unit: Unit) -> CommitRec
     local = f"{base}{place.extension}"
     parts: list[str] = []
     with writing(place.output):
-        os.makedirs(place.tmp, exist_ok=True)
+        place.make_tmp()
         try:
             for number, piece in enumerate(unit.pieces):
                 parts.append(_local_part(place, piece.path, f"{base}-{number}"))
             facts: FileFacts = sink.join_parts(parts, local)
-            open_store(place.output, place.storage_options).put(local, place.output_name(unit))
+            owner = Owner(place.run_id, place.attempt, facts.sha256)
+            place.store(place.output).put(local, place.output_name(unit), owner)
         finally:
             for path in (local, *(path for path in parts if path.startswith(base))):
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(path)
     output = OutputFile(place.output_name(unit), facts.nbytes, facts.records, facts.sha256)
     units = tuple(piece.relative for piece in unit.pieces)
-    record = CommitRecord(unit.id, place.attempt, outputs=(output,), order=unit.order, joined=units)
+    record = CommitRecord(unit.id, place.attempt, outputs=(output,), order=unit.order, joined=units, run=place.run_id)
     return record_commit(place, record)
 
 
@@ -233,5 +277,5 @@ def _local_part(place: CommitPlace, path: str, local: str) -> str:
     if not is_url(path):
         return path
     folder, name = path.rsplit("/", 1)
-    open_store(folder, place.storage_options).get(name, local)
+    place.store(folder).get(name, local)
     return local

@@ -19,7 +19,7 @@ from tests.unit.ledger.runs import commit_all, request, result_of, units, whole_
 from thresher.ledger.request import RunRequest
 from thresher.ledger.run import open_run
 
-STEPS = ("replace", "link", "unlink", "fsync", "fdatasync", "write", "makedirs", "rmdir", "ftruncate")
+STEPS = ("replace", "rename", "link", "unlink", "fsync", "fdatasync", "write", "makedirs", "rmdir", "ftruncate")
 PROJECT = Path(__file__).parents[3]
 
 

@@ -103,3 +103,39 @@ def test_a_record_that_a_power_cut_spoiled_is_no_record(store: LocalStore, conte
 
     assert journal.committed == {}
     assert store.names(INBOX) == []
+
+
+def test_a_full_disk_leaves_no_half_line_for_the_next_record_to_be_glued_to(
+    store: LocalStore, monkeypatch: pytest.MonkeyPatch
+):
+    journal = Journal(store, [])
+    for unit in ("a", "b"):
+        put(store, unit)
+        journal.add_from_inbox(unit)
+    whole_write, written = os.write, []
+
+    def write_half(descriptor: int, data: memoryview) -> int:
+        if written:
+            raise OSError(28, "No space left on device")
+        written.append(whole_write(descriptor, data[: len(data) // 2]))
+        return written[0]
+
+    with monkeypatch.context() as full_disk:
+        full_disk.setattr(os, "write", write_half)
+        with pytest.raises(OSError, match="No space"):
+            journal.sync()
+    assert store.read("ledger/000001.jsonl") == b""
+    assert store.names(INBOX) == ["a.json", "b.json"]
+
+    journal.sync()
+
+    assert read_commits(store) == {"a": record("a"), "b": record("b")}
+    journal.close()
+
+
+def test_what_a_killed_worker_was_writing_into_the_inbox_is_removed_in_the_end(store: LocalStore):
+    journal = Journal(store, [])
+    store.write(f"{INBOX}/u.json.17.thresher-tmp", b'{"un')
+    put(store, "v")
+    journal.clear_temporary()
+    assert store.names(INBOX) == ["v.json"]

@@ -5,6 +5,7 @@ import json
 import os
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -464,3 +465,42 @@ def test_a_unit_that_the_driver_records_itself_needs_no_writer(out: Path):
     run.finish("finished", 0)
 
     assert [r.unit for r in read_commits(run.run_dir)] == [units(1)[0].id]
+
+
+def test_starting_over_removes_also_a_file_that_was_published_and_never_recorded(tmp_path: Path):
+    run = open_run(request(tmp_path / "out"))
+    run.record_units(units(6), last=True)
+    commit(run, units(6)[5])
+    (tmp_path / "out/_thresher/ledger/inbox" / f"{units(6)[5].id}.json").unlink()  # the crash came before the record
+    (tmp_path / "out" / f"b-{'0' * 12}-000000.jsonl").write_text("not of this input")
+    run.abandon(1)
+    whole_run(request(tmp_path / "out", fresh=True), 2)
+
+    names = sorted(path.name for path in (tmp_path / "out").glob("*.jsonl"))
+    assert names == sorted([*(f"a-{unit.id}.jsonl" for unit in units(2)), f"b-{'0' * 12}-000000.jsonl"])
+
+
+def test_data_is_on_disk_before_its_record_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    steps: list[str] = []
+
+    def noted(what: str, function: Any) -> Any:
+        def call(descriptor: int) -> None:
+            steps.append(f"{what} {Path(os.readlink(f'/proc/self/fd/{descriptor}')).name}")
+            function(descriptor)
+
+        return call
+
+    monkeypatch.setattr(os, "fsync", noted("sync", os.fsync))
+    monkeypatch.setattr(os, "fdatasync", noted("sync", os.fdatasync))
+    run = open_run(request(tmp_path / "out"))
+    steps.clear()
+    commit(run, units(1)[0])
+    of_the_commit = list(steps)
+    run.fold(units(1)[0].id)
+    run.sync()
+
+    assert any("-data.jsonl" in step for step in of_the_commit), "the worker brings its data to disk"
+    assert not any("000001.jsonl" in step for step in of_the_commit), "and does not wait for the ledger"
+    after = steps[len(of_the_commit) :]
+    assert after.index("sync out") < after.index("sync 000001.jsonl"), "names first, then what tells of them"
+    run.finish("finished", 0)

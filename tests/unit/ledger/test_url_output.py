@@ -3,21 +3,30 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.unit.ledger.runs import commit, commit_all, lines_of, request, units, whole_run
-from thresher.core.unit import Unit
-from thresher.errors import OutputRefusedError
+from thresher.core.unit import Piece, Unit
+from thresher.errors import OutputRefusedError, UsageError
 from thresher.ledger.find import find_run, read_commits, read_manifest, read_units
+from thresher.ledger.journal import Journal
+from thresher.ledger.journal import read_commits as read_journal
 from thresher.ledger.lock import Lease
+from thresher.ledger.records import CommitRecord, encode
 from thresher.ledger.run import open_run
-from thresher.ledger.store import Store, open_store
+from thresher.ledger.s3_store import S3Store
+from thresher.ledger.store import Owner, Store, open_store
 
 pytestmark = pytest.mark.s3
+
+PROJECT = Path(__file__).parents[3]
 
 
 @pytest.fixture
@@ -121,3 +130,121 @@ def test_a_local_run_folder_may_serve_an_output_behind_a_url(at_url: Store, opti
 
     assert at_url.names() == [f"a-{units(1)[0].id}.jsonl"]
     assert run.run_dir == str(tmp_path / "run")
+
+
+def test_the_ledger_behind_a_url_is_numbered_objects_that_are_never_overwritten(at_url: Store):
+    journal = Journal(at_url, [])
+    journal.add(CommitRecord("u", 2))
+    at_url.write("ledger/000001.jsonl", encode(CommitRecord("v", 1)) + b"\n")  # by a driver that was believed dead
+    journal.sync()
+
+    assert at_url.names("ledger") == ["000001.jsonl", "000002.jsonl"]
+    assert sorted(read_journal(at_url)) == ["u", "v"]
+
+
+def test_of_two_records_of_a_unit_the_newer_attempt_counts(at_url: Store):
+    at_url.write("ledger/000001.jsonl", encode(CommitRecord("u", 2)) + b"\n")
+    at_url.write("ledger/000002.jsonl", encode(CommitRecord("u", 1)) + b"\n")
+
+    assert read_journal(at_url)["u"].attempt == 2
+
+
+def test_a_driver_that_lost_its_lease_writes_nothing_more(at_url: Store, options: dict[str, Any]):
+    asked = request(at_url.root, storage_options=options)
+    late = open_run(asked)
+    at_url.write("_thresher/lock", b"{}")  # as if its lease had ended
+    newer = open_run(asked)
+    before = at_url.read("_thresher/run.json")
+    late._clock = lambda: 4_000_000_000.0
+    commit(newer, units(1)[0])
+    newer.fold(units(1)[0].id)
+
+    with pytest.raises(OutputRefusedError, match="was taken by process"):
+        late.sync()
+    with pytest.raises(OutputRefusedError):
+        late.write_json("report.json", {})
+    late.abandon(4)
+    assert at_url.read("_thresher/run.json") == before
+    assert at_url.read("_thresher/report.json") is None
+    newer.finish("finished", 0)
+
+
+def test_a_store_without_conditions_is_used_with_a_warning(
+    at_url: Store, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+):
+    def deaf(self: S3Store, name: str, data: bytes) -> None:
+        self.write(name, data)
+
+    monkeypatch.setattr(S3Store, "_create_once", deaf)
+    run = open_run(request(at_url.root, storage_options=options))
+    assert [text for text in run.warnings if "start one at a time" in text]
+    assert not run.place.conditional
+    commit_all(run, units(3))
+    run.finish("finished", 0)
+    assert len(read_manifest(run.run_dir, options)) == 3
+
+
+def test_a_url_of_another_kind_works_without_a_bucket(tmp_path: Path):
+    run = whole_run(request("memory://thresher-test/out"), 3)
+
+    assert len(read_manifest(run.run_dir)) == 3
+    assert run.place.conditional
+    store = open_store("memory://thresher-test/out")
+    store.write("theirs.jsonl", b"theirs")
+    (tmp_path / "mine").write_bytes(b"mine")
+    with pytest.raises(OutputRefusedError, match=r"that this run did not write"):
+        store.put(str(tmp_path / "mine"), "theirs.jsonl", Owner("run", 1, hashlib.sha256(b"mine").hexdigest()))
+
+
+def test_a_password_in_a_url_is_refused_for_outputs_and_hidden_in_the_list_of_units(tmp_path: Path):
+    with pytest.raises(UsageError, match=r"ftp://me:\*\*\*@host/out: the URL holds a password") as refused:
+        open_run(request("ftp://me:hunter2@host/out"))
+    assert "hunter2" not in str(refused.value)
+
+    piece = Piece("ftp://me:hunter2@host/in/a.jsonl", "a.jsonl", 100, "1")
+    run = open_run(request(tmp_path / "out"))
+    run.record_units([Unit(units(1)[0].id, (0, 0), (piece,), "a")], last=True)
+    run.finish("finished", 0)
+    assert b"ftp://me:***@host/in/a.jsonl" in (tmp_path / "out/_thresher/units.jsonl").read_bytes()
+
+
+STARTS = """
+import sys
+from tests.unit.ledger.runs import request
+from thresher.errors import ThresherError
+from thresher.ledger.run import open_run
+
+url, endpoint = sys.argv[1:]
+options = {"endpoint_url": endpoint, "key": "test", "secret": "test"}
+print("ready", flush=True)
+sys.stdin.readline()
+try:
+    run = open_run(request(url, storage_options=options))
+except ThresherError as error:
+    print(error, flush=True)
+    sys.exit(error.exit_code)
+print("won", flush=True)
+sys.stdin.readline()
+run.finish("finished", 0)
+"""
+
+
+def test_of_processes_that_start_in_the_same_moment_one_wins_and_the_others_end_with_4(
+    url: str, options: dict[str, Any]
+):
+    command = [sys.executable, "-c", STARTS, url, options["endpoint_url"]]
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    processes = [subprocess.Popen(command, cwd=PROJECT, **pipes) for _ in range(3)]
+    for process in processes:
+        assert process.stdout.readline() == "ready\n"  # type: ignore[union-attr]  # pipes were asked for
+    for process in processes:
+        process.stdin.write("go\n")  # type: ignore[union-attr]
+        process.stdin.flush()  # type: ignore[union-attr]
+    said = {process.stdout.readline(): process for process in processes}  # type: ignore[union-attr]
+
+    winner = said.pop("won\n")
+    assert len(said) >= 1
+    assert all(f"in use by a live run: process {winner.pid} on" in text for text in said)
+    for process in processes:
+        process.communicate("end\n" if process is winner else None, timeout=60)
+    assert sorted(process.returncode for process in processes) == [0, 4, 4]
