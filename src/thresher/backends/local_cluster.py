@@ -22,6 +22,7 @@ from thresher.runtime import messages as msg
 from thresher.runtime.accelerators import Accelerator, visible_devices
 from thresher.runtime.arena import create_arena
 from thresher.runtime.cluster import MemoryReading
+from thresher.runtime.coroner import Coroner
 from thresher.runtime.executor import Limits
 from thresher.runtime.memory import RECYCLE_SHARE, TreeMeter, worker_share
 from thresher.runtime.orders import WorkerSetup
@@ -72,6 +73,7 @@ class LocalCluster:
         self._began_with: dict[int, int] = {}
         """Memory of a worker for itself when it was ready."""
         self._told_memory_at = 0.0
+        self._coroner = Coroner()
         self._items: dict[int, int] = {}
         self._quarantined: dict[int, list[bytes]] = {}
         self._events: list[ev.AnyEvent] = []
@@ -94,6 +96,7 @@ class LocalCluster:
             msg.NotPublished: self._hear_not_published,
             msg.Started: self._hear_started,
             msg.Grown: self._hear_grown,
+            msg.Cleared: lambda _, message: self._coroner.cleared(message.cleared),
             msg.CannotStart: lambda worker, m: self._events.append(ev.WorkerSetupFailed(worker, m.message)),
             Gone: self._hear_gone,
         }
@@ -108,6 +111,7 @@ class LocalCluster:
             self._spill_to = tempfile.mkdtemp(prefix="payloads-", dir=folder)
         self._ops = setup.plan.ops
         fixed: dict[int | None, int] = {op.index: op.workers for op in self._ops if op.workers is not None}
+        self._coroner.watches_time = any(stage.timeout_s for stage in setup.plan.stages)
         self._places = WorkerPlaces({**fixed, None: self._limits.shared_workers})
         self._pool.load(dump_setup(setup), output)
 
@@ -138,6 +142,8 @@ class LocalCluster:
     def poll(self, timeout_s: float) -> list[ev.AnyEvent]:
         """What workers said."""
         self._send_freed()
+        for worker in self._coroner.overdue(time.monotonic_ns()):
+            self._pool.kill_hanging(worker)
         if not self._events:
             for worker, message in self._pool.poll(timeout_s):
                 self._hearers[type(message)](worker, message)
@@ -231,6 +237,7 @@ class LocalCluster:
         )
         arena = create_arena(_arena_size())
         self._book.add_arena(worker, arena)
+        self._coroner.watch(worker, arena)
         self._opened[worker] = {worker}
         self._forked_at[worker] = time.monotonic()
         self._pool.start(request, arena)
@@ -253,7 +260,7 @@ class LocalCluster:
                 units.append(self._units[ref.unit])
             tasks.append(msg.TaskIn(ref.task, place, ref.epoch, ref.credit, self._payload_for(worker, ref)))
         done = self._done.get(units[0].id.rsplit("-", 1)[0], []) if units[0].stream else []
-        self._pool.send(worker, msg.Run(action.op, units, tasks, done))
+        self._pool.send(worker, msg.Run(action.op, units, tasks, done, self._coroner.news_for(worker)))
 
     def _payload_for(self, worker: int, ref: act.TaskRef) -> Payload | None:
         if ref.task < 0:
@@ -352,11 +359,12 @@ class LocalCluster:
         self._opened.pop(worker, None)
         self._forked_at.pop(worker, None)
         self._began_with.pop(worker, None)
+        found = self._coroner.examine(worker, message)
         self._book.worker_gone(worker)
         for action in self._places.gone(worker):
             self._fork(action)
         if not message.expected:
-            self._events.append(ev.WorkerLost(worker, message.reason))
+            self._events.append(ev.WorkerLost(worker, found.reason, found.blamed, found.condemned))
 
 
 def _arena_size() -> int:

@@ -14,18 +14,20 @@ from msgspec.structs import replace
 
 from thresher.core.options import (
     EXECUTION_MODES,
+    RunOptions,
     check_amounts,
     check_choice,
     check_flag,
     check_positive,
     merge_options,
 )
+from thresher.core.pipeline import Pipeline
 from thresher.core.plan import Plan
 from thresher.core.resources import NodeInfo, WorkerMetadata
 from thresher.core.tally import Tally
 from thresher.core.task import Task
 from thresher.core.unit import Unit
-from thresher.errors import ThresherError
+from thresher.errors import ThresherError, UnsupportedError
 from thresher.runtime.accelerators import Accelerator, declared_accelerators, found_accelerators
 from thresher.runtime.cluster import Cluster, MemoryReading
 from thresher.runtime.executor import Executor, Limits, Tending
@@ -296,6 +298,17 @@ class SerialExecutor(Executor):
         if self._accelerators is None:
             self._accelerators = found_accelerators()
         return self._accelerators
+
+    def plan(self, pipeline: Pipeline, options: RunOptions | None = None) -> Plan:
+        """What a run would do. A call cannot be ended from outside here, so a stage may not ask for it."""
+        plan = super().plan(pipeline, options)
+        for stage in plan.stages:
+            if stage.timeout_s is not None:
+                raise UnsupportedError(
+                    f"{stage.name}.timeout_s: the serial executor has no second process that could end a call; "
+                    "leave it out, or take the local executor"
+                )
+        return plan
 
     def run_spec(self, plan: Plan) -> RunSpec:
         """As the scheduler sees it. A pipeline for accelerators may be debugged where there are none: without `gpus`,

@@ -218,6 +218,9 @@ def check_settings(stage: ProcessingStage[Any, Any]) -> None:
         value = getattr(stage, attribute)
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise UsageError(f"{stage.name}.{attribute}: {value!r} is not a whole number of 1 or more")
+    limit = stage.timeout_s
+    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int | float) or not limit > 0):
+        raise UsageError(f"{stage.name}.timeout_s: {limit!r} is not a number of seconds above 0; None is no limit")
     if not isinstance(stage.resources, Resources):
         raise UsageError(f"{stage.name}.resources: {stage.resources!r} is not a Resources(…)")
     workers = stage.num_workers()

@@ -42,6 +42,8 @@ class StageTally(msgspec.Struct, array_like=True, gc=False):
     """How often memory ran out and a call was halved."""
     split_to: int = 0
     """The fewest records of a call after that; 0: memory sufficed."""
+    examples: dict[str, str] = {}
+    """One quarantined record for each kind of error: its id, and what was wrong."""
 
     def add(self, other: StageTally) -> None:
         """Add `other` to this tally."""
@@ -60,6 +62,8 @@ class StageTally(msgspec.Struct, array_like=True, gc=False):
             _add_counts(self.reasons, other.reasons)
             _add_counts(self.errors, other.errors)
             _add_counts(self.counts, other.counts)
+            for error, example in other.examples.items():
+                self.examples.setdefault(error, example)
         if other.split_to:
             self.note_splits(other.splits, other.split_to)
 

@@ -19,6 +19,7 @@ from collections import deque
 from collections.abc import Iterator
 
 from thresher.core.task import Task
+from thresher.runtime.death_notes import NOTE_BYTES
 from thresher.runtime.payload import NOWHERE, Encoded, Payload, decode_inline, decode_parts, layout, read_spilled
 
 PAGE = mmap.PAGESIZE
@@ -184,9 +185,14 @@ class OwnArena:
         self.number = number
         self._fd = fd
         size = os.fstat(fd).st_size
-        self.segments = Segments(size, keep_bytes)
+        self.segments = Segments(size - NOTE_BYTES, keep_bytes)
         self.map = map_arena(fd, size)
         self._view = memoryview(self.map)
+
+    @property
+    def note_page(self) -> memoryview:
+        """Where the worker writes what it is at."""
+        return self._view[len(self._view) - NOTE_BYTES :]
 
     def put(self, encoded: Encoded) -> Payload:
         """Copy a task into a segment."""

@@ -1,201 +1,129 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What workers were working on when the kernel killed them, so that the next try gives less at a time.
+"""What a worker is at, written where it can be read after its death.
 
-A worker that is killed cannot say what killed it. So each notes in shared memory what it is about to give to a stage.
-The zygote, which sees workers end, keeps the note of one that SIGKILL ended and wipes the others. The next worker cuts
-a batch that was noted into single records, and a record that two workers died on, the last time alone, is set aside.
+A worker that crashes, hangs or is killed cannot say what it was working on. So each writes into the last page of its
+arena, which belongs to the driver too, what it is about to give to a stage and until when the stage may take. The
+driver reads the page of a worker that has ended, and of one whose time may be over.
 """
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import mmap
 import os
 import struct
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
-from zlib import crc32
+import time
+from dataclasses import dataclass
+from hashlib import blake2b
 
-from thresher.core.batch import DocumentBatch
-
-if TYPE_CHECKING:
-    from thresher.core.stage import ProcessingStage
-    from thresher.core.task import Task
-
-    Stage = ProcessingStage[Any, Any]
-
-_NAME = "thresher-notes"
-_ROWS = 4096
-_HEADER = struct.Struct("<q")
-_OWNER, _WORK = struct.Struct("<qq"), struct.Struct("<qqqq")
-_ROW = struct.Struct("<qqqqqq")
-_SIZE = _HEADER.size + _ROWS * _ROW.size
-
-FITS, CUT, SET_ASIDE = "fits", "cut", "set aside"
-"""What should become of a call: it is made, made for less at a time, or not made any more."""
+NOTE_BYTES = mmap.PAGESIZE
+"""What a note takes at the end of an arena."""
+NOTHING, PROCESS, READ, PARSE, WRITE = range(5)
+"""What a worker does: nothing of a stage's, or a call of a stage."""
+DOING = {PROCESS: "worked on", READ: "read", PARSE: "parsed", WRITE: "wrote"}
+_HEAD = struct.Struct("<qqqqqqqq")
+_NUMBER = struct.Struct("<q")
+_KIND, _DEADLINE = 8, 16
+_TEXT_BYTES = NOTE_BYTES - _HEAD.size
+_LONG_NAME = 600
+_BETWEEN = "\x1e"
+NS = 10**9
 
 
-class Note(NamedTuple):
-    """What a worker is working on."""
+@dataclass(frozen=True)
+class Note:
+    """What a worker is at."""
 
-    pid: int
-    """Its process."""
-    killed: int = 0
-    """1 where SIGKILL has ended it."""
-    stage: int = 0
-    """The stage, by a number made of its name; 0: nothing is being worked on."""
-    first: int = 0
-    """The first record, by a number made of its id; 0 for a call of several tasks."""
-    last: int = 0
-    """The last record."""
+    kind: int
+    """What it does."""
+    stage: str
+    """The stage whose code runs."""
+    names: tuple[str, ...]
+    """What the stage was given: tasks or records by name, or a place in a file."""
     size: int = 0
-    """Records of a task, or tasks of a call."""
+    """How many records."""
+    alone: bool = False
+    """Whether it is a single record, or something that may not be cut."""
+    evidence: int = 0
+    """What was known against it before, from calls that held more than this."""
+    deadline_ns: int = 0
+    """When the call has taken too long, by the clock that all processes share; 0: never."""
+
+    def __str__(self) -> str:
+        """For people."""
+        what = self.names[0].replace("\t", " ").strip() if self.names else "something"
+        return f"{self.stage} {DOING.get(self.kind, 'had')} {what}"
 
 
-_table_fd: int | None = None
+class NoteKeeper:
+    """Writes the notes of this process; where there is no page (a run in one process) nobody would read them."""
 
+    def __init__(self, page: memoryview | None = None) -> None:
+        self._page = page
+        self._turn = 0
 
-def create_notes() -> None:
-    """Make the table that all workers which are forked from this process share."""
-    global _table_fd  # one per process, inherited by its workers
-    _table_fd = os.memfd_create(_NAME, os.MFD_CLOEXEC)
-    os.ftruncate(_table_fd, _SIZE)
-
-
-class DeathNotes:
-    """The notes of all workers."""
-
-    def __init__(self, fd: int) -> None:
-        self._fd = fd
-        self._map = mmap.mmap(fd, _SIZE)
-        self._row = -1
-        """The row of this worker, and where in it stands what it is working on; taken with the first note."""
-        self._work = 0
-
-    # -- in the zygote ------------------------------------------------------------------------------------------------
-
-    def worker_ended(self, pid: int, *, killed: bool) -> None:
-        """Keep the note of a worker that was killed, if it was working on something; wipe it otherwise."""
-        for row, note in enumerate(self._notes()):
-            if note.pid == pid and not note.killed:
-                kept = note._replace(killed=1) if killed and note.stage else Note(pid)
-                _ROW.pack_into(self._map, _place(row), *kept)
-                if kept.killed:
-                    _HEADER.pack_into(self._map, 0, self.deaths + 1)
-
-    # -- in a worker --------------------------------------------------------------------------------------------------
-
-    @property
-    def deaths(self) -> int:
-        """How many notes were kept."""
-        count: int = _HEADER.unpack_from(self._map)[0]
-        return count
-
-    def begin(self, stage: Stage, tasks: list[Task]) -> None:
-        """These tasks are about to be given to a stage."""
-        if self._row < 0:
-            self._row = self._take_row()
-            self._work = _place(self._row) + _OWNER.size
-        _WORK.pack_into(self._map, self._work, *_named(stage, tasks))
+    def begin(self, note: Note, timeout_s: float | None = None) -> None:
+        """A stage's code is about to run."""
+        page = self._page
+        if page is None:
+            return
+        text = _encode(note)
+        deadline = time.monotonic_ns() + int(timeout_s * NS) if timeout_s else 0
+        self._turn += 2
+        _NUMBER.pack_into(page, 0, self._turn - 1)  # odd: what follows is not whole yet
+        head = (note.kind, deadline, note.size, note.alone, note.evidence, len(text), self._turn)
+        _HEAD.pack_into(page, 0, self._turn - 1, *head)
+        page[_HEAD.size : _HEAD.size + len(text)] = text
+        _NUMBER.pack_into(page, 0, self._turn)
 
     def end(self) -> None:
         """The stage has come back."""
-        if self._row >= 0:
-            _HEADER.pack_into(self._map, self._work, 0)
-
-    def advice(self, stage: Stage, tasks: list[Task]) -> str:
-        """What should become of a call, by what earlier workers died on."""
-        if not self.deaths:
-            return FITS
-        number, first, last, count = _named(stage, tasks)
-        if not number:
-            return FITS
-        kept = [note for note in self._notes() if note.killed and note.stage == number]
-        if len(tasks) > 1:
-            return CUT if any(not note.first for note in kept) else FITS
-        same = [note for note in kept if (note.first, note.last, note.size) == (first, last, count)]
-        if count > 1:
-            return CUT if same else FITS
-        wider = any(note.size > 1 for note in kept)
-        return SET_ASIDE if len(same) > 1 or (same and wider) else FITS
-
-    def _take_row(self) -> int:
-        """The first row that is free, or was a worker's that has left no note."""
-        fcntl.lockf(self._fd, fcntl.LOCK_EX)
-        try:
-            notes = list(self._notes())
-            free = (row for row, note in enumerate(notes) if not note.killed and not _lives(note.pid))
-            row = next(free, len(notes)) % _ROWS
-            _ROW.pack_into(self._map, _place(row), *Note(os.getpid()))
-            return row
-        finally:
-            fcntl.lockf(self._fd, fcntl.LOCK_UN)
-
-    def _notes(self) -> Iterator[Note]:
-        """All rows until the first that was never taken."""
-        for row in range(_ROWS):
-            note = Note(*_ROW.unpack_from(self._map, _place(row)))
-            if not note.pid:
-                return
-            yield note
+        if self._page is not None:
+            _NUMBER.pack_into(self._page, _KIND, NOTHING)
 
 
-def _place(row: int) -> int:
-    return _HEADER.size + row * _ROW.size
+def _encode(note: Note) -> bytes:
+    """Stage and names, as many of them as there is room for."""
+    text = _BETWEEN.join((note.stage[:_LONG_NAME], *note.names)).encode("utf-8", "surrogatepass")
+    if len(text) <= _TEXT_BYTES:
+        return text
+    return text[: text.rindex(_BETWEEN.encode(), 0, _TEXT_BYTES)]
 
 
-def _named(stage: Stage, tasks: list[Task]) -> tuple[int, int, int, int]:
-    """Stage, first and last record, and how many: the same whenever the same is given again."""
-    number = stage.__dict__.get("_note_number") or stage.__dict__.setdefault("_note_number", _number(stage.name))
-    if len(tasks) > 1:
-        return number, 0, 0, len(tasks)
-    (task,) = tasks
-    ids = task.ids if isinstance(task, DocumentBatch) else None
-    if ids is None or not len(ids):
-        name = _number(task.task_id)
-        return number if task.task_id else 0, name, name, task.num_items
-    first = _number(ids.at(0))
-    return number, first, first if len(ids) == 1 else _number(ids.at(len(ids) - 1)), len(ids)
+def short_name(name: str) -> str:
+    """A name that fits into a note, the same whenever it is asked for."""
+    return name if len(name) <= _LONG_NAME else f"{name[:100]}…{blake2b(name.encode(errors='replace')).hexdigest()}"
 
 
-def _number(name: str) -> int:
-    return crc32(name.encode()) + 1
+def read_note(arena: int) -> Note | None:
+    """What the worker of an arena is at; `None`: nothing, or it is just being written."""
+    page = os.pread(arena, NOTE_BYTES, os.fstat(arena).st_size - NOTE_BYTES)
+    if len(page) < NOTE_BYTES:
+        return None
+    begun, kind, deadline, size, alone, evidence, length, turn = _HEAD.unpack_from(page)
+    if kind == NOTHING or begun != turn:
+        return None
+    stage, *names = page[_HEAD.size : _HEAD.size + length].decode("utf-8", "surrogatepass").split(_BETWEEN)
+    return Note(kind, stage, tuple(names), size, bool(alone), evidence, deadline)
 
 
-def _lives(pid: int) -> bool:
-    with contextlib.suppress(PermissionError):
-        try:
-            os.kill(pid, 0)
-        except ProcessLookupError:
-            return False
-    return True
+def is_overdue(arena: int, now_ns: int) -> bool:
+    """Whether a call takes longer than it may."""
+    head = os.pread(arena, _HEAD.size, os.fstat(arena).st_size - NOTE_BYTES)
+    if len(head) < _HEAD.size:
+        return False
+    begun, kind, deadline, *_, turn = _HEAD.unpack(head)
+    return bool(kind != NOTHING and begun == turn and 0 < deadline < now_ns)
 
 
-class NoNotes(DeathNotes):
-    """Where no other process would read them."""
-
-    deaths = 0
-
-    def __init__(self) -> None:
-        pass
-
-    def begin(self, stage: Stage, tasks: list[Task]) -> None:
-        """Nobody reads it."""
-
-    def end(self) -> None:
-        """Nobody reads it."""
+_keeper = NoteKeeper()
 
 
-_found: dict[int, DeathNotes] = {}
+def keep_notes_in(page: memoryview) -> None:
+    """From now on this process writes its notes to `page`."""
+    global _keeper  # one per process: it has one thread that calls stages
+    _keeper = NoteKeeper(page)
 
 
-def notes_of_workers() -> DeathNotes:
-    """This process's view of the notes; made when it is first asked for."""
-    process = os.getpid()
-    found = _found.get(process)
-    if found is None:
-        found = NoNotes() if _table_fd is None else DeathNotes(_table_fd)
-        _found.clear()
-        _found[process] = found
-    return found
+def notes() -> NoteKeeper:
+    """The notes of this process."""
+    return _keeper

@@ -88,6 +88,10 @@ class Driver:
         self._book = UnitBook()
         self._errors: dict[str, int] = {}
         """Reasons of failed records so far."""
+        self._examples: dict[str, str] = {}
+        """One failed record for each reason."""
+        self._condemned: dict[str, int] = {}
+        """By reason: records that ended workers; they are counted as failed when their unit gets past them."""
         self._live = [0, 0]
         """Records read and quarantined so far, committed or not, for the error budget."""
         self._collects = plan.sink is None
@@ -140,7 +144,7 @@ class Driver:
             self._stop(interrupts.reason)
         if self._stop_at is not None and (now > self._stop_at or interrupts.count > 1):
             self._status = self._status or "stopped"
-        if self._live[1] and self._stop_at is None and self.error_budget.exceeded(self._live[1], self._live[0]):
+        if self._stop_at is None and self._is_over_budget():
             self._stop("too many errors")
         if now - self._sampled >= (NEAR_SAMPLE_S if self._near_limit else SAMPLE_S):
             self._sampled = now
@@ -184,6 +188,9 @@ class Driver:
             self._unit_committed(event)
         elif isinstance(event, ev.TaskFailed):
             self._book.ended(event.task)
+        elif isinstance(event, ev.WorkerLost) and event.condemned:
+            self._condemned[event.condemned] = self._condemned.get(event.condemned, 0) + 1
+            self._examples.setdefault(event.condemned, event.reason)
         self._perform_all(self._scheduler.step(event), t)
 
     # -- actions ------------------------------------------------------------------------------------------------------
@@ -252,6 +259,12 @@ class Driver:
         for reason, n in stage.errors.items():
             name = f"{self._plan.stages[number].name}/{reason}"
             self._errors[name] = self._errors.get(name, 0) + n
+            if reason in stage.examples:
+                self._examples.setdefault(name, stage.examples[reason])
+
+    def _is_over_budget(self) -> bool:
+        failed = max(self._live[1], sum(self._condemned.values()))
+        return failed > 0 and self.error_budget.exceeded(failed, self._live[0])
 
     def _task_done(self, event: ev.TaskDone) -> None:
         unit_id = self._book.ended(event.task)
@@ -298,16 +311,21 @@ class Driver:
 
     def raise_if_over_budget(self) -> None:
         """Raise when the error budget stopped the run."""
-        read, failed = self._live
-        if not self.error_budget.exceeded(failed, read):
+        if not self._is_over_budget():
             return
-        reasons = sorted(self._errors.items(), key=lambda item: -item[1])
-        listed = "\n".join(f"  {n:>8,}  {reason}" for reason, n in reasons[:10])
+        counts = {reason: max(self._errors.get(reason, 0), n) for reason, n in self._condemned.items()}
+        reasons = sorted({**self._errors, **counts}.items(), key=lambda item: -item[1])
+        read, failed = self._live[0], max(self._live[1], sum(counts.values()))
+        listed = "\n".join(f"  {n:>8,}  {reason}{self._example(reason)}" for reason, n in reasons[:10])
         raise TooManyErrorsError(
             f"stopped: {failed:,} of {read:,} records failed, and max_errors is {self.error_budget}.\n{listed}\n"
             "What was committed stays. Mend the input or the stage and run the same command again, "
             "or allow more with --max-errors."
         )
+
+    def _example(self, reason: str) -> str:
+        found = self._examples.get(reason)
+        return f", such as {found}" if found else ""
 
 
 @contextlib.contextmanager

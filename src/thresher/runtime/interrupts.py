@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ctrl-C and SIGTERM: the first one is a request, the second one ends at once."""
+"""Ctrl-C and SIGTERM: the first one is a request, the second one ends at once, the third one whatever is going on."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ import signal
 import threading
 from types import FrameType, TracebackType
 from typing import Any, Self
+
+PATIENCE = 2
+"""So many signals are only counted; who counts them may be waiting for a store that does not answer."""
 
 
 class Interrupts:
@@ -38,6 +41,8 @@ class Interrupts:
     def _received(self, number: int, frame: FrameType | None) -> None:
         self.count += 1
         self.signal = self.signal or signal.Signals(number)
+        if self.count > PATIENCE:
+            self.raise_if_any()
 
     def raise_if_any(self) -> None:
         """After the clean end: tell the caller what ended the run."""

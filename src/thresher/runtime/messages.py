@@ -9,6 +9,7 @@ from thresher.core.tally import Tally
 from thresher.core.unit import Unit
 from thresher.ledger.records import CommitRecord
 from thresher.runtime.payload import Payload
+from thresher.runtime.suspicions import Suspect
 
 
 class _Message(msgspec.Struct, array_like=True, gc=False, frozen=True, tag=True):
@@ -44,6 +45,8 @@ class Run(_Message, frozen=True, gc=False):
     """The tasks."""
     done: list[str] = []
     """Committed units of a stream, to be passed over."""
+    suspects: list[Suspect] = []
+    """What other workers died on since this one was last told."""
 
 
 class Credit(_Message, frozen=True, gc=False):
@@ -203,7 +206,15 @@ class Returned(_Message, frozen=True, gc=False):
     leases: list[tuple[int, int]]
 
 
-FromWorker = Started | Grown | CannotStart | Progress | Parked | Done | Failed | Published | NotPublished | Returned
+class Cleared(_Message, frozen=True, gc=False):
+    """Batches that workers died on, and that came to their end record by record."""
+
+    cleared: list[Suspect]
+
+
+FromWorker = (
+    Started | Grown | CannotStart | Progress | Parked | Done | Failed | Published | NotPublished | Returned | Cleared
+)
 
 
 # -- driver and zygote ------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ main script travel by value (cloudpickle), because no process but the driver eve
 
 from __future__ import annotations
 
+import hashlib
 import io
 import os
 import pickle
@@ -18,6 +19,7 @@ import msgspec
 
 from thresher.core.batch import DocumentBatch
 from thresher.core.task import RawChunk, Task
+from thresher.errors import RunFailedError
 
 ALIGNMENT = 64
 """Every part starts at a multiple of it, as Arrow likes its buffers."""
@@ -44,6 +46,8 @@ class Payload(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """Its place there."""
     path: str = ""
     """The file that holds it (batch mode)."""
+    sha256: bytes = b""
+    """Of that file: a pickle is read from a file only if it is the one that a process of this run wrote."""
 
     @property
     def nbytes(self) -> int:
@@ -161,10 +165,13 @@ def decode_inline(payload: Payload) -> Task:
 
 def spill(encoded: Encoded, path: str) -> Payload:
     """Put a task into a file (batch mode)."""
+    pieces = encoded.laid_out()
+    digest = hashlib.sha256()
+    for piece in pieces:
+        digest.update(piece)
     with open(path, "xb", buffering=0) as file:
-        pieces = encoded.laid_out()
         _write_all(file.fileno(), pieces)
-    return Payload(encoded.lengths or (len(encoded.head),), path=path)
+    return Payload(encoded.lengths or (len(encoded.head),), path=path, sha256=digest.digest())
 
 
 def _write_all(fd: int, pieces: Sequence[bytes | memoryview]) -> None:
@@ -177,4 +184,10 @@ def _write_all(fd: int, pieces: Sequence[bytes | memoryview]) -> None:
 def read_spilled(payload: Payload) -> Task:
     """The task in a file."""
     with open(payload.path, "rb") as file:
-        return decode_parts(payload.lengths, memoryview(file.read()))
+        content = file.read()
+    if hashlib.sha256(content).digest() != payload.sha256:
+        raise RunFailedError(
+            f"{payload.path}: not as this run wrote it; somebody else, or a broken disk, changed it. "
+            "Run the same command again, and keep others out of the run folder"
+        )
+    return decode_parts(payload.lengths, memoryview(content))

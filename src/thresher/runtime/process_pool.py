@@ -49,6 +49,8 @@ class WorkerHandle:
     """When it is killed if it has not ended by itself."""
     killed: bool = False
     """The signal that ends it is ours."""
+    overdue: bool = False
+    """It was killed because a call took too long."""
     writes: bool = False
     """Whether epoll watches for room in its socket."""
 
@@ -61,6 +63,10 @@ class Gone:
     """It was told to."""
     reason: str
     """For people."""
+    status: int = 0
+    """Exit code, or minus the number of the signal; 0 where that is not known."""
+    overdue: bool = False
+    """It was killed because a call took too long."""
 
 
 class ProcessPool:
@@ -144,6 +150,13 @@ class ProcessPool:
                 handle.killed = True
                 kill_group(handle.pid)
 
+    def kill_hanging(self, worker: int) -> None:
+        """End a worker whose call takes too long."""
+        handle = self._workers.get(worker)
+        if handle is not None and handle.pid and not handle.killed:
+            handle.killed = handle.overdue = True
+            kill_group(handle.pid)
+
     # -- polling ------------------------------------------------------------------------------------------------------
 
     def poll(self, timeout_s: float) -> list[tuple[int, Any]]:
@@ -199,11 +212,11 @@ class ProcessPool:
                 self._workers[message.worker].pid = message.pid
             elif isinstance(message, Exited):
                 handle = self._workers[message.worker]
-                self._lose(handle, _why(message.status, ours=handle.killed), found)
+                self._lose(handle, _why(message.status, ours=handle.killed), found, message.status)
         if zygote.channel.closed:
             self._lose_zygote(zygote, found)
 
-    def _lose(self, handle: WorkerHandle, reason: str, found: list[tuple[int, Any]]) -> None:
+    def _lose(self, handle: WorkerHandle, reason: str, found: list[tuple[int, Any]], status: int = 0) -> None:
         """A worker has ended: what it had sent counts, then it is gone."""
         found.extend((handle.worker, message) for message in handle.channel.receive_all())
         if self._by_fd.pop(handle.channel.fileno(), None) is not None:
@@ -211,7 +224,7 @@ class ProcessPool:
         handle.channel.close()
         del self._workers[handle.worker]
         self._dirty.pop(handle.worker, None)
-        found.append((handle.worker, Gone(handle.ending, reason)))
+        found.append((handle.worker, Gone(handle.ending, reason, status, handle.overdue)))
 
     def _lose_zygote(self, zygote: Zygote, found: list[tuple[int, Any]]) -> None:
         self._epoll.unregister(zygote.channel.fileno())

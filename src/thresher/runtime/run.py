@@ -51,17 +51,24 @@ def run_plan(executor: Executor, plan: Plan, options: RunOptions) -> RunResult:
     """Run a plan to its end; raises a ThresherError if it fails, KeyboardInterrupt if it was interrupted."""
     _check_folders(plan, options)
     listed = _begin_listing(plan)
-    run = open_run(_request(executor, plan, options))
+    with Interrupts() as interrupts:  # also while the folder is opened: what is begun there is brought to an end
+        run = open_run(_request(executor, plan, options))
+        return _run_attempt(executor, plan, options, run, (listed, interrupts))
+
+
+def _run_attempt(
+    executor: Executor, plan: Plan, options: RunOptions, run: OpenRun, came: tuple[Iterator[Unit], Interrupts]
+) -> RunResult:
+    """Run, and leave nothing behind however it ends; `came`: the units, and who may ask for the end."""
     cluster: Cluster | None = None
     attempt: Attempt | None = None
     exit_code = 1
     try:
-        with Interrupts() as interrupts:
-            cluster = executor.make_cluster(executor.limits())
-            attempt = Attempt(executor, plan, options, run, cluster)
-            result = attempt.run(listed, interrupts)
-            exit_code = 0
-            return result
+        cluster = executor.make_cluster(executor.limits())
+        attempt = Attempt(executor, plan, options, run, cluster)
+        result = attempt.run(*came)
+        exit_code = 0
+        return result
     except ThresherError as error:
         exit_code = error.exit_code
         raise
@@ -109,6 +116,8 @@ class Attempt:
         driver.error_budget = self._options.max_errors
         driver.show = self.progress.update
         self.progress.start(self._info())
+        for text in self._run.warnings:
+            self.progress.message(text)
         try:
             status = driver.run(interrupts)
         finally:

@@ -15,20 +15,21 @@ from dataclasses import dataclass
 from typing import Any
 
 from thresher.core.batch import DocumentBatch, FailedRows, concat_batches
-from thresher.core.batching import note_split
 from thresher.core.out_of_memory import OUT_OF_MEMORY, is_out_of_memory
 from thresher.core.stage import ProcessingStage, overrides
 from thresher.core.tally import StageTally
 from thresher.core.task import Task
-from thresher.runtime import memory_split
+from thresher.runtime import isolation, memory_split
 from thresher.runtime.attendant import call_stage
-from thresher.runtime.death_notes import CUT, SET_ASIDE, notes_of_workers
+from thresher.runtime.death_notes import Note, notes
 from thresher.runtime.settle import Outcome, Settlement, settle, settle_many
 
 Stage = ProcessingStage[Any, Any]
 _RUNTIME = os.path.dirname(__file__)
 Failure = (Exception, SystemExit)
 """What a stage's own code may raise; a crash of the process is the scheduler's business."""
+GATHERED = 256
+"""Results of single records that are put together before they go on."""
 
 
 class TaskAborted(Exception):
@@ -60,16 +61,6 @@ class Fault:
         return cls(OUT_OF_MEMORY, f"memory ran out ({name}: {text}); {advice}", own_traceback(error), memory=True)
 
 
-WORKER_KILLED = Fault(
-    OUT_OF_MEMORY,
-    "worker was killed by signal 9 while it worked on this record alone, and once before; the kernel does that where "
-    "memory runs out; give the run more memory, or let the stage need less",
-    "",
-    memory=True,
-)
-"""Of a record that workers die on."""
-
-
 def invoke(stage: Stage, task: Task) -> Any:
     """Call the method that the author wrote; one entry for one task."""
     if overrides(stage, "process_batch") and not overrides(stage, "process"):
@@ -78,9 +69,14 @@ def invoke(stage: Stage, task: Task) -> Any:
     return call_stage(stage.process, task)
 
 
-def run_stage(stage: Stage, task: Task, tally: StageTally, *, buffered: bool) -> Iterator[Outcome]:
+def run_stage(stage: Stage, task: Task, tally: StageTally, *, buffered: bool, evidence: int = 0) -> Iterator[Outcome]:
     """Outcomes of one task: one by one where the stage is a generator (unless `buffered`), else one for each piece that
-    memory allows, which is mostly the whole."""
+    memory allows, or that the deaths of other workers advise; which is mostly the whole. `evidence`: what is known
+    against a larger task that this one was cut from."""
+    if isolation.is_needed():
+        cut = isolation.cut(stage, task, evidence)
+        if not cut.is_whole:
+            return _run_cut(cut, tally, buffered=buffered)
     if memory_split.sizes_of(stage) is None:
         return _run_piece(stage, task, tally, buffered=buffered)
     return _run_pieces(stage, task, tally, buffered=buffered)
@@ -91,31 +87,49 @@ def _run_pieces(stage: Stage, task: Task, tally: StageTally, *, buffered: bool) 
         yield from _run_piece(stage, piece, tally, buffered=buffered)
 
 
+def _run_cut(cut: isolation.Cut, tally: StageTally, *, buffered: bool) -> Iterator[Outcome]:
+    """The parts of a task that workers died on, or on one like it."""
+    gathered = Outcome()
+    for part in cut.parts:
+        if part.charge is not None:
+            fault = Fault(part.charge.error, part.charge.message, "", memory=False)
+            gathered.add(Outcome(failed=[failed_task(part.task, fault, part.charge.deaths)]))
+        elif part.is_record:
+            gathered.add(_run_record(cut.stage, part.task, tally, part.evidence))
+        else:
+            yield from _take_gathered(gathered)
+            gathered = Outcome()
+            yield from run_stage(cut.stage, part.task, tally, buffered=buffered, evidence=part.evidence)
+        if len(gathered.tasks) >= GATHERED:
+            yield from _take_gathered(gathered)
+            gathered = Outcome()
+    yield from _take_gathered(gathered)
+    cut.came_to_its_end()
+
+
+def _take_gathered(gathered: Outcome) -> Iterator[Outcome]:
+    """The outcomes of single records as one, so that later stages get batches again."""
+    if gathered != Outcome():
+        gathered.tasks = _put_together(gathered.tasks)
+        yield gathered
+
+
+def _run_record(stage: Stage, record: Task, tally: StageTally, evidence: int) -> Outcome:
+    """One record in isolation: what it does is noted before the call."""
+    outcome = Outcome()
+    for part in _run_piece(stage, record, tally, buffered=True, evidence=evidence):
+        outcome.add(part)
+    return outcome
+
+
 def _run_piece(
-    stage: Stage, task: Task, tally: StageTally, *, buffered: bool, last_try: bool = False
+    stage: Stage, task: Task, tally: StageTally, *, buffered: bool, last_try: bool = False, evidence: int = 0
 ) -> Iterator[Outcome]:
-    notes = notes_of_workers()
-    if notes.deaths:
-        advice = notes.advice(stage, [task])
-        if advice == SET_ASIDE:
-            return iter((Outcome(failed=[failed_task(task, WORKER_KILLED, 2)]),))
-        if advice == CUT and memory_split.can_be_cut(stage, task):
-            return _run_rows(stage, task, tally)
-    notes.begin(stage, [task])
-    made = _attempt(stage, task, buffered=buffered)
-    notes.end()
+    made = _attempt(stage, task, buffered=buffered, evidence=evidence)
     if isinstance(made, Outcome):
         memory_split.call_worked(stage, task)
         return iter((made,))
     return _go_on(stage, task, tally, made, buffered=buffered, last_try=last_try)
-
-
-def _run_rows(stage: Stage, task: Task, tally: StageTally) -> Iterator[Outcome]:
-    """Record by record, because a worker was killed while it worked on the whole."""
-    assert isinstance(task, DocumentBatch)
-    note_split(stage, 1)
-    for row in range(len(task)):
-        yield from _run_piece(stage, task.take(range(row, row + 1)), tally, buffered=True)
 
 
 def _go_on(
@@ -142,24 +156,37 @@ def _go_on(
         yield from _run_piece(stage, task, tally, buffered=buffered, last_try=True)
 
 
-def _attempt(stage: Stage, task: Task, *, buffered: bool) -> Outcome | Fault | Iterator[Any]:
+def _attempt(stage: Stage, task: Task, *, buffered: bool, evidence: int = 0) -> Outcome | Fault | Iterator[Any]:
     """The outcome of a call, what went wrong in it, or the generator that it gave."""
+    note = isolation.note_of(stage, [task], evidence)
+    notes().begin(note, stage.timeout_s)
     try:
         made: Any = invoke(stage, task)
         if not isinstance(made, Iterator):
             return settle(task, made, stage.name)
-        return settle_many(task, list(made), stage.name) if buffered else made
+        return settle_many(task, _drained(stage, note, made), stage.name) if buffered else made
     except Failure as error:
         return Fault.of(error)
+    finally:
+        notes().end()
+
+
+def _drained(stage: Stage, note: Note, made: Iterator[Any]) -> list[Any]:
+    """Everything that a generator gives; each of its steps has the time of a call."""
+    given = []
+    for result in made:
+        given.append(result)
+        notes().begin(note, stage.timeout_s)
+    return given
 
 
 def _run_generator(stage: Stage, task: Task, made: Iterator[Any]) -> Generator[Outcome, None, Fault | None]:
     """What a generator gives, as it gives it; the result is what went wrong before it gave anything."""
     settlement = Settlement(task, stage.name)
-    notes = notes_of_workers()
+    note = isolation.note_of(stage, [task])
     given_away = False
     while True:
-        notes.begin(stage, [task])
+        notes().begin(note, stage.timeout_s)
         try:
             outcome = settlement.adopt(next(made))
         except StopIteration:
@@ -172,7 +199,7 @@ def _run_generator(stage: Stage, task: Task, made: Iterator[Any]) -> Generator[O
                 memory_split.remember_sizes(stage).nbytes.ran_out(task.nbytes)
             raise TaskAborted(f"{stage.name} failed in the middle of {task.task_id}: {error!r}") from error
         finally:
-            notes.end()
+            notes().end()
         given_away = True
         yield outcome
 
@@ -183,7 +210,7 @@ def recover(stage: Stage, task: Task, fault: Fault, tally: StageTally) -> Outcom
     while attempts < stage.max_attempts and not fault.memory:
         attempts += 1
         tally.retries += 1
-        made = _run_whole(stage, task)
+        made = _run_whole(stage, task, tally)
         if isinstance(made, Outcome):
             return made
         fault = made
@@ -199,7 +226,14 @@ def _pristine(task: Task) -> Task:
     return pristine(task)
 
 
-def _run_whole(stage: Stage, task: Task) -> Outcome | Fault:
+def _run_whole(stage: Stage, task: Task, tally: StageTally) -> Outcome | Fault:
+    if isolation.is_needed():
+        cut = isolation.cut(stage, task)
+        if not cut.is_whole:
+            outcome = Outcome()
+            for part in _run_cut(cut, tally, buffered=True):
+                outcome.add(part)
+            return outcome
     made = _attempt(stage, task, buffered=True)
     assert isinstance(made, Outcome | Fault), "a buffered call gives no generator"
     return made
@@ -212,7 +246,7 @@ def _split_or_set_aside(stage: Stage, task: Task, fault: Fault, attempts: int, t
     outcome = Outcome()
     for piece in memory_split.halves(task):
         tally.retries += 1
-        made = _run_whole(stage, piece)
+        made = _run_whole(stage, piece, tally)
         outcome.add(made if isinstance(made, Outcome) else _split_or_set_aside(stage, piece, made, attempts + 1, tally))
     outcome.tasks = _put_together(outcome.tasks)
     return outcome
@@ -248,16 +282,11 @@ def failed_task(task: Task, fault: Fault, attempts: int) -> FailedRows:
 def run_group(stage: Stage, tasks: list[Task], tally: StageTally) -> list[Outcome]:
     """Outcomes of several tasks that go through one call of `process_batch`; one entry per task."""
     outcomes: list[Outcome] = []
-    notes = notes_of_workers()
-    if notes.deaths and len(tasks) > 1 and notes.advice(stage, tasks) == CUT:
+    if isolation.is_needed() and isolation.wants_tasks_alone(stage, tasks):
         memory_split.begin_alone(stage)
+        return [_run_alone(stage, task, tally) for task in tasks]
     for group in memory_split.groups_that_fit(stage, tasks):
-        if notes.deaths and len(group) == 1:
-            outcomes.append(_run_alone(stage, group[0], tally))
-            continue
-        notes.begin(stage, group)
         outcomes.extend(_run_one_group(stage, group, tally))
-        notes.end()
     return outcomes
 
 
@@ -277,6 +306,7 @@ def _run_one_group(stage: Stage, tasks: list[Task], tally: StageTally) -> list[O
 
 
 def _attempt_group(stage: Stage, tasks: list[Task]) -> list[Outcome] | Fault:
+    notes().begin(isolation.note_of(stage, tasks), stage.timeout_s)
     try:
         entries = list(call_stage(stage.process_batch, tasks))
         if len(entries) != len(tasks):
@@ -287,6 +317,8 @@ def _attempt_group(stage: Stage, tasks: list[Task]) -> list[Outcome] | Fault:
         return [_settle_entry(stage, task, made) for task, made in zip(tasks, entries, strict=True)]
     except Failure as error:
         return Fault.of(error)
+    finally:
+        notes().end()
 
 
 def _run_alone(stage: Stage, task: Task, tally: StageTally) -> Outcome:

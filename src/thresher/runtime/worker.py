@@ -21,6 +21,7 @@ from thresher.ledger.records import CommitRecord
 from thresher.ledger.unit_output import UnitOutput, join
 from thresher.runtime.flow import Flow
 from thresher.runtime.orders import Produced, TaskOrder, TaskReport, WorkerSetup
+from thresher.runtime.score_keeper import ScoreKeeper
 
 
 class SetupFailed(Exception):
@@ -40,6 +41,7 @@ class Worker:
         self._ready: list[int] = []
         self._outputs: dict[tuple[str, int], UnitOutput] = {}
         self._flows: dict[int, Flow] = {}
+        self._scores = ScoreKeeper(setup.plan) if setup.plan.scores is not None else None
 
     # -- running ------------------------------------------------------------------------------------------------------
 
@@ -51,6 +53,7 @@ class Worker:
         context = ReadContext(settings.chunk_bytes, settings.max_record_bytes, order.done)
         output = self._output(order) if op.writes else None
         flow = Flow(self.plan, op, order, context, output)
+        flow.scores = self._scores
         self._flows[id(order)] = flow
         return flow.run()
 
@@ -102,6 +105,8 @@ class Worker:
         if found is None:
             assert self._place is not None, "a plan with a writer has a place to commit to"
             found = UnitOutput(self._place, self.plan.sink, order.unit, order.epoch)
+            if self.plan.scores is not None and self.plan.scores.keep:
+                found.keep_scores(self.plan.scores.columns)
             self._outputs[key] = found
         return found
 

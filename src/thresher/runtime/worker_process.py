@@ -26,6 +26,7 @@ from thresher.runtime.memory import MemoryKeeper, WorkerFull, private_bytes
 from thresher.runtime.orders import Produced, TaskOrder, TaskReport
 from thresher.runtime.payload import INLINE_BYTES, EncodeError, Payload, encode, spill
 from thresher.runtime.stage_call import TaskAborted
+from thresher.runtime.suspicions import suspicions
 from thresher.runtime.wire import Channel, PeerGone
 from thresher.runtime.worker import SetupFailed, Worker
 from thresher.runtime.worker_call import NO_LIMIT, Call, calls_of
@@ -52,11 +53,8 @@ class WorkerProcess:
         spill_to: str = "",
         keeper: MemoryKeeper | None = None,
     ) -> None:
-        self._channel = channel
-        self._worker = worker
-        self._arena = arena
-        self._spill_to = spill_to
-        self._spilled = 0
+        self._channel, self._worker, self._arena = channel, worker, arena
+        self._spill_to, self._spilled = spill_to, 0
         self._reader = Reader()
         self._reader.add(arena.number, arena.map)
         self._memory = keeper or MemoryKeeper()
@@ -71,10 +69,8 @@ class WorkerProcess:
         """By op: whether it may take its time between two outputs of one task."""
         self._running: Call | None = None
         self._told: list[msg.Told] = []
-        self._has_finished_any = False
-        self._stopping = False
-        self._looked_at = 0.0
-        self._flushed_at = 0.0
+        self._has_finished_any = self._stopping = False
+        self._looked_at = self._flushed_at = 0.0
         self._handlers: dict[type, Any] = {
             msg.Run: self._take_run,
             msg.Credit: self._take_credit,
@@ -153,11 +149,14 @@ class WorkerProcess:
         ended = self._reader.ended()
         if ended:
             self._channel.queue(msg.Returned(ended))
+        if news := suspicions().take_news():
+            self._channel.queue(msg.Cleared(news))
         if self._channel.has_unsent:
             self._channel.flush()
         self._flushed_at = time.perf_counter()
 
     def _take_run(self, message: msg.Run) -> None:
+        suspicions().learn_all(message.suspects)
         self._waiting.extend(calls_of(message, self._worker.plan.ops[message.op]))
 
     def _take_credit(self, message: msg.Credit) -> None:
@@ -246,7 +245,9 @@ class WorkerProcess:
             self._memory.give_back()
         except TaskAborted as error:
             self._fail(call, "aborted", str(error), fatal=False)
-        except (SetupFailed, OSError, ThresherError, EncodeError) as error:
+        except EncodeError as error:
+            self._fail(call, "unsendable-result", str(error), fatal=False)
+        except (SetupFailed, OSError, ThresherError) as error:
             self._fail(call, type(error).__name__, str(error), fatal=not is_out_of_memory(error))
         except Exception as error:  # a bug of ours or of a reader: tried again, elsewhere if need be
             self._fail(call, type(error).__name__, traceback.format_exc(), fatal=False)

@@ -19,6 +19,7 @@ from thresher.runtime import messages as msg
 from thresher.runtime.accelerators import show_devices
 from thresher.runtime.arena import OwnArena
 from thresher.runtime.attended_worker import AttendedWorkerProcess
+from thresher.runtime.death_notes import keep_notes_in
 from thresher.runtime.launch import FIRST_FD
 from thresher.runtime.memory import MemoryKeeper, choose_memory_pool, private_bytes, watch_for_out_of_memory
 from thresher.runtime.orders import WorkerSetup
@@ -78,6 +79,7 @@ def run_worker(request: msg.Fork, sock: socket.socket, arena_fd: int, setup: Any
             channel.queue(msg.Started(private_bytes()))
             channel.flush()
             arena = OwnArena(request.worker, arena_fd, request.keep_bytes)
+            keep_notes_in(arena.note_page)
             keeper = MemoryKeeper(request.share_bytes)
             watch_for_out_of_memory(keeper)
             body = AttendedWorkerProcess if request.devices else WorkerProcess

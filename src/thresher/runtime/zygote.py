@@ -18,7 +18,6 @@ import sys
 import traceback
 from typing import Any, NoReturn
 
-from thresher.runtime.death_notes import create_notes, notes_of_workers
 from thresher.runtime.large_table import create_table
 from thresher.runtime.launch import FIRST_FD, launch_zygote, search_path, start_python
 from thresher.runtime.memory import choose_memory_pool
@@ -72,7 +71,6 @@ def main(driver_pid: int, environment: dict[str, str]) -> NoReturn:
         __import__(module)
     choose_memory_pool()
     create_table()
-    create_notes()
     server = _Server(channel, environment)
     with contextlib.suppress(PeerGone):
         server.serve()
@@ -112,9 +110,7 @@ class _Server:
         """A worker has ended. What its stages left running ends too, while the number of the group is still taken."""
         worker, pid = self._workers.pop(fd)
         kill_group(pid)
-        status = _exit_status(fd)
-        notes_of_workers().worker_ended(pid, killed=status == -signal.SIGKILL)
-        self._channel.queue(Exited(worker, status))
+        self._channel.queue(Exited(worker, _exit_status(fd)))
 
     def end(self, *_signal: object) -> NoReturn:
         """The driver is gone: end the workers and all that they started."""

@@ -60,6 +60,8 @@ class WorkerLost(Event, frozen=True, gc=False, omit_defaults=True):
 
     worker: int  # id from StartWorker
     reason: str = ""  # why, for people
+    blamed: bool = True  # False: what it died on is known and will be isolated, so that no unit is to blame
+    condemned: str = ""  # stage and kind of error, where one record will be set aside for it
 
 
 class NodeJoined(Event, frozen=True, gc=False, omit_defaults=True):

@@ -53,8 +53,9 @@ def setup_failed(state: State, worker: Worker, message: str) -> None:
         replace_worker(state, worker)
 
 
-def worker_lost(state: State, worker: Worker, reason: str, *, with_node: bool = False) -> None:
-    """Deal with everything a lost worker held. Blame only what it was working on, and nothing if its node was lost."""
+def worker_lost(state: State, worker: Worker, reason: str, *, with_node: bool = False, blamed: bool = True) -> None:
+    """Deal with everything a lost worker held. Blame only what it was working on, and nothing if its node was lost or
+    what killed it is known and will be isolated."""
     if worker.state == STARTING:
         if with_node:
             replace_worker(state, worker)
@@ -63,18 +64,18 @@ def worker_lost(state: State, worker: Worker, reason: str, *, with_node: bool = 
         return
     worker.state = LOST
     pool = worker.pool
-    pool.losses += not with_node
+    pool.losses += blamed and not with_node
     if pool.losses > IDLE_LOSSES + pool.size:
         fail(state, f"{pool.losses} workers were lost and none of them finished a task; the last one: {reason}")
-    blamed = set() if with_node else blamed_items(worker)
+    under_way = set() if with_node else items_under_way(worker)
     restarts: dict[Unit, Op | None] = {}
     for item in list(worker.queue):
         if isinstance(item, Unit):
             restarts.setdefault(item, None)
-            if item in blamed:
+            if item in under_way and blamed:
                 restarts[item] = chain(item.entry)[-1]
         else:
-            task_lost(state, item, reason, item in blamed, restarts)
+            task_lost(state, item, restarts, under_way=item in under_way, reason=reason if blamed else None)
     for task in worker.parked.values():
         restarts.setdefault(task.unit, None)
     for unit in worker.units.values():
@@ -86,8 +87,8 @@ def worker_lost(state: State, worker: Worker, reason: str, *, with_node: bool = 
     replace_worker(state, worker)
 
 
-def blamed_items(worker: Worker) -> set[Task | Unit]:
-    """What a worker was working on: the first thing in its queue, with the other tasks of the same call."""
+def items_under_way(worker: Worker) -> set[Task | Unit]:
+    """What a worker is working on: the first thing in its queue, with the other tasks of the same call."""
     items = list(worker.queue)
     if not items:
         return set()
@@ -98,20 +99,24 @@ def blamed_items(worker: Worker) -> set[Task | Unit]:
     return {item for item in call if isinstance(item, Task) and item.group is first.group}
 
 
-def task_lost(state: State, task: Task, reason: str, blamed: bool, restarts: dict[Unit, Op | None]) -> None:
-    """A task went down with its worker: try it again alone, or note that its unit must start again."""
+def task_lost(
+    state: State, task: Task, restarts: dict[Unit, Op | None], *, under_way: bool, reason: str | None
+) -> None:
+    """A task went down with its worker: try it again alone, or note that its unit must start again. What was under way
+    is blamed where there is a reason to."""
     worker = task.worker
     assert worker is not None, task.story()
     detach(state, worker, task)
+    blamed = under_way and reason is not None
     if task.state == VOID:
         forget(state, task)
-    elif task.emitted or task.op.ordered or (task.op.sink and blamed):
+    elif task.emitted or task.op.ordered or (task.op.sink and under_way):
         forget_running(state, task)
         restarts.setdefault(task.unit, None)
         if blamed:
             restarts[task.unit] = task.op
     else:
-        try_again(state, task, reason, blamed)
+        try_again(state, task, reason or "", blamed)
 
 
 def detach(state: State, worker: Worker, task: Task) -> None:

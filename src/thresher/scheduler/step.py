@@ -193,7 +193,7 @@ def on_worker_setup_failed(state: State, event: WorkerSetupFailed) -> None:
 def on_worker_lost(state: State, event: WorkerLost) -> None:
     worker = known_worker(state, event.worker)
     if worker is not None:
-        worker_lost(state, worker, event.reason)
+        worker_lost(state, worker, event.reason, blamed=event.blamed)
 
 
 def on_task_emitted(state: State, event: TaskEmitted) -> None:

@@ -81,6 +81,17 @@ def test_only_the_current_task_of_a_lost_worker_is_blamed() -> None:
     assert "unit 'u' failed 2 times in op 1 'model', the last time: crash" in fail.reason
 
 
+def test_deaths_whose_cause_will_be_isolated_blame_nobody_and_the_unit_starts_again_each_time() -> None:
+    play = Play(WHOLE, workers=1)
+    play.ready()
+    play.units("u")
+    for number in range(1, 40):
+        actions = play.feed(WorkerLost(number, "crash", blamed=False), WorkerReady(number + 1))
+        assert only(actions, "Fail") == []
+        (sent,) = only(actions, "Dispatch")
+        assert (sent.worker, sent.tasks[0].epoch) == (number + 1, number)
+
+
 def test_a_lost_sink_worker_takes_the_units_it_was_writing_with_it() -> None:
     play = Play(READ_WRITE, workers=2)
     play.ready()

@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a task is given to a stage after workers died: as a whole, in parts, or record by record."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from thresher.core.batch import DocumentBatch
+from thresher.core.batching import note_split
+from thresher.core.stage import ProcessingStage, needs_own_workers
+from thresher.core.task import Task
+from thresher.runtime.death_notes import PROCESS, Note, short_name
+from thresher.runtime.memory_split import can_be_cut
+from thresher.runtime.suspicions import CONDEMNS, CUTS, DOUBTFUL, Charge, suspicions
+
+Stage = ProcessingStage[Any, Any]
+FEW = 256
+"""So many records are run one by one. What is larger is cut to that first: a call for each of thousands of records
+would take longer than another worker."""
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """A part of a task."""
+
+    whole: Task
+    """The task."""
+    rows: range | None = None
+    """Which of its records; `None`: all of it, also where it has no records that could be counted."""
+    charge: Charge | None = None
+    """Why it is set aside in place of being given to the stage."""
+    is_record: bool = False
+    """It is one record, in isolation."""
+    evidence: int = 0
+    """What is known against the whole that it was cut from."""
+
+    @property
+    def task(self) -> Task:
+        """The part itself, made when it is asked for."""
+        if self.rows is None:
+            return self.whole
+        assert isinstance(self.whole, DocumentBatch)
+        return self.whole.take(self.rows)
+
+
+@dataclass
+class Cut:
+    """A task and what becomes of it."""
+
+    stage: Stage
+    """Who is to get it."""
+    task: Task
+    """The task."""
+    name: str
+    """Its name."""
+    parts: list[Part] = field(default_factory=list)
+    """In order."""
+    is_charged: bool = False
+    """Whether a worker died on just this task, so that its end is news."""
+    failed_together: bool = False
+    """Whether, should it come to its end, none of its records was at fault alone."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the task is given to the stage as ever."""
+        return len(self.parts) == 1 and self.parts[0].rows is None and self.parts[0].charge is None
+
+    def came_to_its_end(self) -> None:
+        """The stage has worked on all parts: what was held against the whole is settled."""
+        if self.is_charged:
+            suspicions().clear(self.stage.name, self.name, self.task.num_items if self.failed_together else 0)
+
+
+def is_needed() -> bool:
+    """Whether any worker died in a stage; otherwise nothing here matters."""
+    return bool(suspicions())
+
+
+def name_of(task: Task) -> str:
+    """The same whenever the same is given again; for a single record its id."""
+    ids = task.ids if isinstance(task, DocumentBatch) else None
+    if ids is None or not len(ids):
+        return short_name(task.task_id)
+    first = short_name(ids.at(0))
+    return first if len(ids) == 1 else f"{first}\t{short_name(ids.at(len(ids) - 1))}\t{len(ids)}"
+
+
+def note_of(stage: Stage, tasks: list[Task], evidence: int = 0) -> Note:
+    """What is written down before a stage is called."""
+    (task, *more) = tasks
+    alone = not more and not _may_be_cut(stage, task)
+    if alone and stage.max_attempts == 1:
+        evidence = max(evidence, CONDEMNS - DOUBTFUL)
+    names = tuple(name_of(task) for task in tasks)
+    return Note(PROCESS, stage.name, names, sum(task.num_items for task in tasks), alone, evidence)
+
+
+def wants_tasks_alone(stage: Stage, tasks: list[Task]) -> bool:
+    """Whether tasks that are to go through one call should go one by one."""
+    known = suspicions()
+    return known.has_lost_groups(stage.name) or any(known.against(stage.name, name_of(task)).deaths for task in tasks)
+
+
+def cut(stage: Stage, task: Task, evidence: int = 0) -> Cut:
+    """What becomes of a task, by what earlier workers died on; `evidence` against what it was cut from."""
+    known, name = suspicions(), name_of(task)
+    charge = known.against(stage.name, name)
+    made = Cut(stage, task, name)
+    if not _may_be_cut(stage, task):
+        made.parts = [Part(task, None, charge if charge.is_condemned else None)]
+        return made
+    assert isinstance(task, DocumentBatch)
+    notorious = known.is_notorious(stage.name)
+    weight = min(CUTS, charge.weight + max(evidence, DOUBTFUL * notorious))
+    condemned = _condemned_rows(stage, task)
+    made.is_charged = charge.weight > 0 and weight >= CUTS
+    made.failed_together = not condemned
+    if (made.is_charged and len(task) <= FEW) or (notorious and needs_own_workers(stage)):
+        proven = max(condemned, default=-1) + 1 if made.is_charged else 0
+        made.parts = [*_pieces(stage, task, range(proven), condemned, weight)]
+        made.parts += [_record(task, row, condemned, weight) for row in range(proven, len(task))]
+        note_split(stage, 1, failed=made.is_charged)
+    else:
+        made.parts = [*_pieces(stage, task, range(len(task)), condemned, weight if made.is_charged or notorious else 0)]
+    return made
+
+
+def _may_be_cut(stage: Stage, task: Task) -> bool:
+    """Records without an id cannot be told apart in another worker."""
+    return can_be_cut(stage, task) and isinstance(task, DocumentBatch) and task.ids is not None
+
+
+def _condemned_rows(stage: Stage, batch: DocumentBatch) -> dict[int, Charge]:
+    known = suspicions()
+    if not known.has_condemned(stage.name):
+        return {}
+    assert batch.ids is not None
+    names = enumerate(batch.ids.strings())
+    charges = ((row, known.against(stage.name, short_name(name))) for row, name in names)
+    return {row: charge for row, charge in charges if charge.is_condemned}
+
+
+def _record(batch: DocumentBatch, row: int, condemned: dict[int, Charge], evidence: int = 0) -> Part:
+    return Part(batch, range(row, row + 1), condemned.get(row), is_record=True, evidence=evidence)
+
+
+def _pieces(
+    stage: Stage, batch: DocumentBatch, rows: range, condemned: dict[int, Charge], weight: int
+) -> Iterator[Part]:
+    """Stretches of a batch without the records that are set aside, none longer than the stage may be given: few where
+    something weighs against the batch."""
+    most = suspicions().most_rows(stage.name) or len(batch)
+    most = min(most, FEW) if weight else most
+    start = rows.start
+    for border in [*(row for row in condemned if row in rows), rows.stop]:
+        for first in range(start, border, most):
+            piece = range(first, min(first + most, border))
+            yield Part(batch, None if len(piece) == len(batch) else piece, evidence=weight)
+        if border < rows.stop:
+            yield _record(batch, border, condemned)
+        start = border + 1
