@@ -7,6 +7,7 @@ import itertools
 from collections.abc import Sequence
 from typing import Any
 
+from thresher.core.scores import rules_of
 from thresher.core.stage import ProcessingStage, SinkStage, SourceStage, task_types
 from thresher.errors import PlanError, UnsupportedError
 
@@ -33,10 +34,18 @@ def check_places(stages: Sequence[Stage], *, initial_tasks: bool) -> None:
 def check_honoured(stages: Sequence[Stage]) -> None:
     """Refuse settings that nothing here would act on: a setting is never ignored in silence."""
     for stage in stages:
-        if stage.timeout_s is not None:
-            raise UnsupportedError(f"{stage.name}.timeout_s is planned and not there yet; leave it out")
         if stage.runtime_env:
             raise UnsupportedError(f"{stage.name}.runtime_env is for clusters, which are planned; leave it out")
+
+
+def check_keeps_scores(stages: Sequence[Stage]) -> None:
+    """Scores are kept for every unit of an input, with its output, and only where a rule finds some."""
+    if not isinstance(stages[0], SourceStage) or not isinstance(stages[-1], SinkStage):
+        raise PlanError(
+            "keep_scores: scores are kept with the units of a reader and a writer, and one of them is missing"
+        )
+    if not any(rules_of(stage) for stage in stages):
+        raise PlanError("keep_scores: no stage here finds scores; ScoreFilter and Score do. Leave it out")
 
 
 def check_task_types(stages: Sequence[Stage]) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+import re
 import types
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -25,7 +26,7 @@ def fingerprint(stages: Sequence[ProcessingStage[Any, Any]], version: str) -> di
         "stages": _digest(",".join(f"{stage.name}:{type(stage).__qualname__}" for stage in stages)),
     }
     for stage in stages:
-        parts[f"{stage.name}.parameters"] = _digest(describe(_parameters(stage)))
+        parts[f"{stage.name}.parameters"] = _digest(describe(parameters(stage)))
         code = code_of(stage)
         if code:
             parts[f"{stage.name}.code"] = _digest(code)
@@ -41,7 +42,8 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
-def _parameters(stage: ProcessingStage[Any, Any]) -> dict[str, Any]:
+def parameters(stage: ProcessingStage[Any, Any]) -> dict[str, Any]:
+    """The attributes of a stage that change what it writes."""
     skipped = _NO_INFLUENCE | ({"path", "mode"} if isinstance(stage, SinkStage) else frozenset())
     return {
         name: value
@@ -54,6 +56,8 @@ def describe(value: Any, depth: int = 0) -> str:
     """A text for a value that is the same in every process; objects are told by class and attributes."""
     if isinstance(value, str | bytes | int | float | bool | type(None)):
         return repr(value)
+    if isinstance(value, re.Pattern):
+        return f"pattern({value.pattern!r},{value.flags})"
     if depth > 8:
         return type(value).__qualname__
     if isinstance(value, Mapping):

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from thresher.errors import UnsupportedError, UsageError, nearest
+from thresher.core.scores import ScoreSource
+from thresher.errors import UsageError, nearest
 
 PROGRESS_MODES = ("auto", "live", "lines", "none")
 EXECUTION_MODES = ("streaming", "batch")
@@ -68,6 +69,8 @@ class RunOptions:
     """Stop when more records fail than this."""
     keep_scores: bool = False
     """Keep every score in the run folder."""
+    known_scores: ScoreSource | None = None
+    """A run whose scores are taken where they hold."""
     dropped_to: str | None = None
     """A folder for dropped records."""
     ledger: bool = True
@@ -83,10 +86,8 @@ class RunOptions:
                 f"progress: {self.progress!r} is not one of {', '.join(PROGRESS_MODES)}."
                 + nearest(self.progress, PROGRESS_MODES)
             )
-        if self.keep_scores:
-            raise UnsupportedError(
-                "keep_scores is planned and not there yet; use score_field to keep a score as a column"
-            )
+        if self.keep_scores and not self.ledger:
+            raise UsageError("keep_scores: scores are kept in the run folder; leave out --no-ledger (ledger=False)")
 
 
 def merge_options(

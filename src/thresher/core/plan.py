@@ -16,9 +16,10 @@ from typing import Any, Literal
 
 import msgspec
 
-from thresher.core.checks import check_columns, check_honoured, check_places, check_task_types
+from thresher.core.checks import check_columns, check_honoured, check_keeps_scores, check_places, check_task_types
 from thresher.core.pipeline import Pipeline, Stage
 from thresher.core.resources import Resources
+from thresher.core.scores import ScorePlan, ScoreSource, score_columns
 from thresher.core.stage import (
     CompositeStage,
     FunctionStage,
@@ -28,6 +29,7 @@ from thresher.core.stage import (
     needs_own_workers,
 )
 from thresher.errors import PlanError
+from thresher.version import __version__
 
 StepKind = Literal["read", "parse", "process", "write", "join"]
 CHUNK_BYTES = 4 * 2**20
@@ -89,6 +91,10 @@ class PlanSettings:
     """Ceiling for driver and workers together; 0: none."""
     keep_dropped: bool = False
     """Whether dropped records are kept for `dropped_to`."""
+    keep_scores: bool = False
+    """Whether scores are kept in the run folder."""
+    known_scores: ScoreSource | None = None
+    """A run whose scores are taken where they hold."""
 
 
 @dataclass(frozen=True)
@@ -104,6 +110,8 @@ class Plan:
     entries: dict[str, int]
     """Route to its first op: `unit`, `stream`, `join`, or `task` where there is no reader."""
     settings: PlanSettings = field(default_factory=PlanSettings)
+    scores: ScorePlan | None = None
+    """What is done with scores; `None`: nothing."""
 
     @property
     def source(self) -> SourceStage[Any] | None:
@@ -143,8 +151,16 @@ def make_plan(pipeline: Pipeline, settings: PlanSettings | None = None, *, initi
     check_places(stages, initial_tasks=initial_tasks)
     check_task_types(stages)
     check_columns(stages)
+    if settings.keep_scores:
+        check_keeps_scores(stages)
     ops, entries = _fused(stages, settings)
-    return Plan(pipeline.name, tuple(stages), ops, entries, settings)
+    return Plan(pipeline.name, tuple(stages), ops, entries, settings, _scores(stages, settings))
+
+
+def _scores(stages: Sequence[Stage], settings: PlanSettings) -> ScorePlan | None:
+    if not settings.keep_scores and settings.known_scores is None:
+        return None
+    return ScorePlan(score_columns(stages, __version__), settings.keep_scores, settings.known_scores)
 
 
 def _expanded(stages: Sequence[Stage], inside: tuple[str, ...] = ()) -> list[Stage]:

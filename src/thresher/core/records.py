@@ -35,6 +35,11 @@ class RecordIds:
     def __len__(self) -> int:
         return len(self.positions)
 
+    @property
+    def which(self) -> Rows:
+        """The number of each record's source."""
+        return np.zeros(len(self), dtype=np.int64) if self._which is None else self._which
+
     def at(self, row: int) -> str:
         """The id of one record."""
         suffix = self.suffixes[row] if self.suffixes is not None else ""

@@ -8,9 +8,13 @@ the next batch that leaves the worker, so that it is written, and committed, wit
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from thresher.core.batch import DocumentBatch
 from thresher.core.task import Task
+
+if TYPE_CHECKING:
+    from thresher.ledger.scores import ScoreRows
 
 Line = tuple[int, bytes]
 """Position of the record in its file, and what to write about it."""
@@ -24,19 +28,23 @@ class Baggage:
     """Records for `dropped_to`."""
     quarantined: list[Line] = field(default_factory=list)
     """Records for the quarantine file."""
+    scores: list[ScoreRows] = field(default_factory=list)
+    """Scores for the sidecar."""
 
     def __bool__(self) -> bool:
-        return bool(self.dropped or self.quarantined)
+        return bool(self.dropped or self.quarantined or self.scores)
 
     @property
     def nbytes(self) -> int:
-        """Length of all lines."""
-        return sum(len(line) for _, line in self.dropped) + sum(len(line) for _, line in self.quarantined)
+        """Length of all lines, and the room of the scores."""
+        lines = sum(len(line) for _, line in (*self.dropped, *self.quarantined))
+        return lines + sum(rows.nbytes for rows in self.scores)
 
     def add(self, other: Baggage) -> None:
         """Take over what `other` holds."""
         self.dropped.extend(other.dropped)
         self.quarantined.extend(other.quarantined)
+        self.scores.extend(other.scores)
 
 
 def sorted_lines(lines: list[Line]) -> list[bytes]:

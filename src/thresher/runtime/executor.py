@@ -94,7 +94,11 @@ class Executor:
     def plan(self, pipeline: Pipeline, options: RunOptions | None = None) -> Plan:
         """What a run would do."""
         options = options or RunOptions()
-        settings = self.limits().plan_settings(keep_dropped=options.dropped_to is not None)
+        settings = dataclasses.replace(
+            self.limits().plan_settings(keep_dropped=options.dropped_to is not None),
+            keep_scores=options.keep_scores,
+            known_scores=options.known_scores,
+        )
         plan = make_plan(pipeline, settings, initial_tasks=options.initial_tasks is not None)
         most = self.limits().tending.max_workers_per_stage
         if most:

@@ -14,11 +14,12 @@ from thresher.core.plan import Op, Plan, Step
 from thresher.core.source import ReadContext, SourceItem
 from thresher.core.stage import SourceStage
 from thresher.core.tally import StageTally
-from thresher.core.task import EmptyTask, Task
+from thresher.core.task import EmptyTask, RawChunk, Task
 from thresher.core.unit import Unit
-from thresher.ledger.quarantine import dropped_lines, quarantine_lines
+from thresher.ledger.quarantine import dropped_lines, enters_at, quarantine_lines
 from thresher.runtime.baggage import Baggage, attach, carrier, detach, sorted_lines
 from thresher.runtime.chunk_parse import parse_within_memory
+from thresher.runtime.death_notes import PARSE, READ, WRITE, Note, notes, short_name
 from thresher.runtime.large_gate import gate_for
 from thresher.runtime.large_record import LargeRecord
 from thresher.runtime.memory_split import only_heads
@@ -28,6 +29,9 @@ from thresher.runtime.stage_call import run_group, run_stage
 
 if TYPE_CHECKING:
     from thresher.ledger.unit_output import UnitOutput
+    from thresher.runtime.score_keeper import ScoreKeeper
+
+EXAMPLE_CHARACTERS = 200
 
 
 class Flow:
@@ -46,6 +50,8 @@ class Flow:
         self._baggage = Baggage()
         self._consumed = 0
         self._large = LargeRecord(plan, op, gate_for(plan.settings.memory_bytes))
+        self.scores: ScoreKeeper | None = None
+        """Where scores are kept, or known ones used."""
 
     def take_reports(self) -> list[TaskReport]:
         """What happened since this was last asked."""
@@ -70,12 +76,14 @@ class Flow:
         source = self._plan.stages[first.stage]
         assert isinstance(source, SourceStage)
         assert self._order.unit is not None
-        context = replace(self._context, before_large=self._large.before_read)
+        context = replace(self._context, before_large=self._before_read)
         items = iter(source.read(self._order.unit, context))
         try:
             while True:
                 started = time.perf_counter()
+                self._note_read()
                 item: SourceItem | None = next(items, None)
+                notes().end()
                 self._spent(first.stage, started)
                 if item is None:
                     return
@@ -84,6 +92,18 @@ class Flow:
                 self._large.leave()
         finally:
             self._large.leave()
+
+    def _note_read(self) -> None:
+        source, unit = self._plan.stages[0], self._order.unit
+        assert unit is not None
+        place = short_name(f"{unit.id} after byte {self._consumed} of its file")
+        notes().begin(Note(READ, source.name, (place,)), source.timeout_s)
+
+    def _before_read(self, nbytes: int = 0) -> None:
+        """Waiting for room is not the reader's time."""
+        notes().end()
+        self._large.before_read(nbytes)
+        self._note_read()
 
     def _run_item(self, item: SourceItem, unit: Unit | None) -> Iterator[Produced]:
         self._report.tally.input_bytes += max(0, item.consumed - self._consumed)
@@ -150,6 +170,8 @@ class Flow:
                 yield from self._through(place + 1, made)
         elif step.kind == "write":
             self._write(step, task)
+        elif task.metadata and step.stage < enters_at(task.metadata):  # a record that is tried again
+            yield from self._through(place + 1, task)
         else:
             for made in self._process(step, task):
                 yield from self._through(place + 1, made)
@@ -162,7 +184,9 @@ class Flow:
         batches = parse_within_memory(source, task)
         while True:
             started = time.perf_counter()
+            notes().begin(Note(PARSE, source.name, (_place_of(task),)), source.timeout_s)
             batch = next(batches, None)
+            notes().end()
             self._spent(step.stage, started)
             if batch is None:
                 return
@@ -202,7 +226,10 @@ class Flow:
         if isinstance(task, DocumentBatch) and len(task):
             nbytes = task.nbytes
             started = time.perf_counter()
+            stage = self._plan.stages[step.stage]
+            notes().begin(Note(WRITE, stage.name, (_place_of(task),), len(task)), stage.timeout_s)
             self._output.write(task)
+            notes().end()
             self._spent(step.stage, started)
             tally.in_docs += len(task)
             tally.out_docs += len(task)
@@ -232,6 +259,8 @@ class Flow:
         tally.in_docs += task.num_items
         tally.in_bytes += task.nbytes if not isinstance(task, EmptyTask) else 0
         tally.tasks += 1
+        if self.scores is not None:
+            self.scores.lend(stage, task, tally)
         return tally
 
     def _count_out(self, number: int, outcome: Outcome) -> None:
@@ -252,7 +281,11 @@ class Flow:
         for failed in outcome.failed:
             tally.quarantined += len(failed.messages)
             tally.errors[failed.error] = tally.errors.get(failed.error, 0) + len(failed.messages)
+            if failed.error not in tally.examples:
+                tally.examples[failed.error] = _example(failed)
             self._keep_failed(stage.name, failed)
+        if self.scores is not None:
+            self._baggage.scores.extend(self.scores.collect(number, outcome))
         splits = stage.__dict__.pop("_splits", None)
         if splits:
             tally.note_splits(*splits)
@@ -299,6 +332,7 @@ class Flow:
         if self._output is not None:
             self._output.quarantine(sorted_lines(baggage.quarantined))
             self._output.dropped(sorted_lines(baggage.dropped))
+            self._output.scores(baggage.scores)
         elif self._op.next is not None:
             yield carrier(task, baggage)
         else:
@@ -310,6 +344,23 @@ def add_statistics(tally: StageTally, task: Task) -> None:
     for name, value in task.metadata.items():
         if isinstance(value, int) and not isinstance(value, bool):
             tally.counts[str(name)] = tally.counts.get(str(name), 0) + value
+
+
+def _place_of(task: Task) -> str:
+    """Where something was read, for people."""
+    if isinstance(task, RawChunk):
+        return short_name(f"{task.source[1]} from byte {task.offset} on")
+    ids = task.ids if isinstance(task, DocumentBatch) else None
+    if ids is None or not len(ids):
+        return short_name(task.task_id)
+    return short_name(f"records from {ids.at(0)} on, of {ids.source_at(0)[1]} at {int(ids.positions[0])}")
+
+
+def _example(failed: FailedRows) -> str:
+    """The first of some records that failed, and why."""
+    ids = failed.batch.ids if failed.batch is not None else failed.ids
+    text = f"{ids.at(0) if ids is not None and len(ids) else ''} {next(iter(failed.messages), '')}".strip()
+    return "".join(c if c.isprintable() else " " for c in text[:EXAMPLE_CHARACTERS])
 
 
 def _positions(ids: Any, count: int) -> list[int]:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from typing import Any
 
 from thresher.core.batch import DocumentBatch
 from thresher.core.resources import NodeInfo, WorkerMetadata
-from thresher.core.stage import ProcessingStage
+from thresher.core.scores import JudgingStage, ScoredRule, column_name, memo_key
 from thresher.errors import UsageError
 from thresher.stages.text.chain import as_chain, field_name, spread, unique_names
 from thresher.stages.text.document_filter import DocumentFilter, TextRule
@@ -18,6 +19,8 @@ from thresher.stages.text.not_text import set_aside_without_text
 from thresher.stages.text.text_view import TextView, text_views
 
 ScoreOfView = Callable[[TextView], Any]
+_Views = list[TextView | None] | dict[int, TextView | None]
+"""A view by row; a dict where only some rows are needed."""
 
 
 @dataclass(frozen=True)
@@ -38,9 +41,15 @@ class Link:
     """The column that gets the scores, if any."""
     invert: bool = False
     """Whether it keeps what it would drop."""
+    column: str = ""
+    """Its column in the sidecar of scores."""
+
+    def scores_in(self, batch: DocumentBatch) -> list[Any] | None:
+        """The scores that a batch knows already; `None` for a record whose score is still to be found."""
+        return batch._memo.get(memo_key(self.column, self.text_field))
 
 
-class _TextJudge(ProcessingStage[DocumentBatch, DocumentBatch]):
+class _TextJudge(JudgingStage[DocumentBatch, DocumentBatch]):
     """What `Score` and `ScoreFilter` share: a chain of rules over the texts of a batch."""
 
     _judges: list[Any]
@@ -68,8 +77,21 @@ class _TextJudge(ProcessingStage[DocumentBatch, DocumentBatch]):
     def process(self, task: DocumentBatch) -> DocumentBatch:
         """Judge every document by the rules in order; the first one that fails it is the reason."""
         links = self._links()
-        views = [text_views(task, link.text_field) for link in links]
-        return _apply(task, links, _judged(links, views, task.num_items))
+        if self.also_scores is not None:
+            others = [stage for stage in self.also_scores if isinstance(stage, _TextJudge)]
+            _score_all(task, [*links, *(link for stage in others for link in stage._links())])
+        known = [link.scores_in(task) for link in links]
+        return _apply(task, links, _judged(links, known, task))
+
+    @property
+    def only_judges(self) -> bool:
+        """A subclass may have its own `process`."""
+        return type(self).process is _TextJudge.process
+
+    def scored_rules(self) -> list[ScoredRule]:
+        """The rules as the sidecar of scores knows them."""
+        rules = zip(self._links(), self._judges, strict=True)
+        return [ScoredRule(link.rule, judge, link.text_field, link.score_field) for link, judge in rules]
 
 
 class ScoreFilter(_TextJudge):
@@ -102,6 +124,7 @@ class ScoreFilter(_TextJudge):
                 field_name(kind, "text_field", texts[n]),
                 scores[n],
                 bool(inverted[n]),
+                column_name(self.name, rules[n]),
             )
             for n, judge in enumerate(self._judges)
         ]
@@ -125,20 +148,22 @@ class Score(_TextJudge):
         count, kind = len(self._judges), type(self).__name__
         texts = spread(kind, "text_field", self.text_field, count)
         scores = [field_name(kind, "score_field", name) for name in _score_fields(kind, self.score_field, count)]
+        rules = unique_names([_rule_name(judge) for judge in self._judges])
         return [
             Link(
-                _rule_name(judge),
+                rules[n],
                 _score_of_any(kind, judge),
                 None,
                 None,
                 field_name(kind, "text_field", texts[n]),
                 scores[n],
+                column=column_name(self.name, rules[n]),
             )
             for n, judge in enumerate(self._judges)
         ]
 
 
-class Filter(ProcessingStage[DocumentBatch, DocumentBatch]):
+class Filter(JudgingStage[DocumentBatch, DocumentBatch]):
     """Keep documents by the value of a column: a function of it, or the `keep_document` of a rule, says which."""
 
     def __init__(
@@ -154,6 +179,11 @@ class Filter(ProcessingStage[DocumentBatch, DocumentBatch]):
             _keep_of_any(judge)
         self._fields = [field_name("Filter", "filter_field", name) for name in self._spread("filter_field")]
         self._inverted = [bool(flag) for flag in self._spread("invert")]
+
+    @property
+    def only_judges(self) -> bool:
+        """A subclass may have its own `process`."""
+        return type(self).process is Filter.process
 
     def _spread(self, parameter: str) -> list[Any]:
         return spread("Filter", parameter, getattr(self, parameter), len(self._judges))
@@ -192,20 +222,25 @@ class Judgement:
     """Rows that have no text for it."""
 
 
-def _judged(links: Sequence[Link], views: Sequence[list[TextView | None]], count: int) -> list[Judgement]:
+def _judged(links: Sequence[Link], known: Sequence[list[Any] | None], batch: DocumentBatch) -> list[Judgement]:
     """Document by document, so that its text is still in the cache of the processor when the next rule looks at it."""
     judgements = [Judgement({}, [], []) for _ in links]
+    count = batch.num_items
+    nothing = [None] * count
+    views = _views(batch, links, known)
     steps = [
-        (link.score, link.keep, link.invert, link.score_field is not None, column, judgement)
-        for link, column, judgement in zip(links, views, judgements, strict=True)
+        (link.score, link.keep, link.invert, link.score_field is not None, views[link.text_field], scores or nothing, j)
+        for link, scores, j in zip(links, known, judgements, strict=True)
     ]
     for row in range(count):
-        for score_of, keep, invert, wanted, column, judgement in steps:
-            view = column[row]
-            if view is None:
-                judgement.without_text.append(row)
-                break
-            score = score_of(view)
+        for score_of, keep, invert, wanted, column, scores, judgement in steps:
+            score = scores[row]
+            if score is None:
+                view = column[row]
+                if view is None:
+                    judgement.without_text.append(row)
+                    break
+                score = score_of(view)
             if wanted:
                 judgement.scores[row] = score
             if keep is not None and bool(keep(score)) is invert:
@@ -213,6 +248,39 @@ def _judged(links: Sequence[Link], views: Sequence[list[TextView | None]], count
                 judgement.failed.append(row)
                 break
     return judgements
+
+
+def _views(batch: DocumentBatch, links: Sequence[Link], known: Sequence[list[Any] | None]) -> dict[str, _Views]:
+    """The texts of each column in which a score is still to be found; only those records are decoded."""
+    found: dict[str, _Views] = {}
+    for field in dict.fromkeys(link.text_field for link in links):
+        columns = [scores for link, scores in zip(links, known, strict=True) if link.text_field == field]
+        rows = {row for scores in columns if scores is not None for row, score in enumerate(scores) if score is None}
+        if any(scores is None for scores in columns) or len(rows) == batch.num_items:
+            found[field] = text_views(batch, field)
+        else:
+            wanted = sorted(rows)
+            picked = text_views(batch._picked(wanted), field) if wanted else []
+            found[field] = dict(zip(wanted, picked, strict=True))
+    return found
+
+
+def _score_all(batch: DocumentBatch, links: Sequence[Link]) -> None:
+    """Let the batch remember the score of every record by every rule, whatever another rule says of it.
+
+    A rule that fails here is asked again where the record reaches it, and fails there as it would have.
+    """
+    known = [link.scores_in(batch) for link in links]
+    views = _views(batch, links, known)
+    columns = [[None] * batch.num_items if scores is None else list(scores) for scores in known]
+    steps = [(link.score, views[link.text_field], scores) for link, scores in zip(links, columns, strict=True)]
+    for row in range(batch.num_items):
+        for score_of, column, scores in steps:
+            if scores[row] is None and (view := column[row]) is not None:
+                with contextlib.suppress(Exception):  # a rule's own code may raise anything
+                    scores[row] = score_of(view)
+    for link, scores in zip(links, columns, strict=True):
+        batch._memo[memo_key(link.column, link.text_field)] = scores
 
 
 def _apply(batch: DocumentBatch, links: Sequence[Link], judgements: Sequence[Judgement]) -> DocumentBatch:

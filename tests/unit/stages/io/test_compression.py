@@ -96,7 +96,10 @@ def test_a_damaged_gzip_file_gives_every_byte_before_the_fault(place: int, flip:
         pass
     given_bytes, damage = unpacked(bytes(packed), Content.GZIP)
     assert given_bytes.startswith(bytes(before))
-    assert damage is not None
+    if oracle.eof and not oracle.unused_data:
+        assert given_bytes == TEXT, "a bit that no decoder looks at, between the last block and the checksum"
+    else:
+        assert damage is not None
 
 
 @pytest.mark.parametrize("ending", [".gz", ".bz2", ".xz"])

@@ -1,0 +1,295 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The sidecar of scores: one Parquet file per unit with `id` and a column per rule, committed with the unit.
+
+A null means that the score is not known: the record did not reach the rule, the rule failed, or it found something that
+has no exact form here. Whoever needs it computes it. Records that a stage made (`id/k`) are left out: which child gets
+which number depends on the records beside it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import itertools
+import json
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from thresher.core.filesystem import join
+from thresher.core.source import FileFacts
+from thresher.core.unit import Unit, file12
+from thresher.ledger.store import open_store
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from thresher.core.records import RecordIds
+    from thresher.core.scores import ScoreColumn, ScoreSource
+
+FOLDER = "scores"
+ID = "id"
+_METADATA = "thresher"
+_WHOLE = 2**63
+_MOST_BYTES = 2**30
+"""A sidecar that unpacks to more is none of ours: it would be one for 10 million records."""
+_KINDS: dict[type, str] = {
+    int: "int",
+    float: "float",
+    bool: "bool",
+    str: "text",
+    np.int64: "int",
+    np.float64: "float",
+    np.bool_: "bool",
+}
+_DTYPES: dict[str, Any] = {"int": np.int64, "float": np.float64, "bool": np.bool_}
+
+
+class Packed(NamedTuple):
+    """Scores of one rule in little room."""
+
+    kind: str
+    """`int`, `float`, `bool`, `text`, or `json` for all else that JSON can hold exactly."""
+    values: npt.NDArray[Any]
+    """One value per record; texts where the kind is `text` or `json`."""
+    known: npt.NDArray[np.bool_]
+    """Which of them count."""
+
+
+@dataclass(frozen=True)
+class ScoreRows:
+    """Scores of some records of a unit."""
+
+    files: tuple[str, ...]
+    """Starts of ids: `file12:` or `file12:r`."""
+    which: npt.NDArray[np.int64]
+    """The file of each record."""
+    positions: npt.NDArray[np.int64]
+    """The position of each record in its file."""
+    columns: dict[str, Packed] = field(default_factory=dict)
+    """Scores by column."""
+
+    @property
+    def nbytes(self) -> int:
+        """About how much room it takes."""
+        return 16 * len(self.positions) + 9 * len(self.positions) * len(self.columns)
+
+
+def pack_rows(ids: RecordIds, columns: Mapping[str, Sequence[Any]]) -> ScoreRows | None:
+    """The scores of records that were read; `None` where there are none such."""
+    rows = np.arange(len(ids), dtype=np.int64)
+    if ids.suffixes is not None:
+        rows = np.array([row for row in range(len(ids)) if not ids.suffixes[row]], dtype=np.int64)
+    if not len(rows):
+        return None
+    packed = {name: pack([scores[row] for row in rows.tolist()]) for name, scores in columns.items()}
+    return ScoreRows(tuple(prefix for prefix, _ in ids.sources), ids.which[rows], ids.positions[rows], packed)
+
+
+def pack(scores: Sequence[Any]) -> Packed:
+    """Scores as an array of their common kind."""
+    kinds = {_KINDS.get(kind, "json") for kind in set(map(type, scores)) if kind is not type(None)}
+    kind = kinds.pop() if len(kinds) == 1 else "json" if kinds else "int"
+    if kind == "int" and any(score is not None and not -_WHOLE <= score < _WHOLE for score in scores):
+        kind = "json"
+    known = np.array([score is not None for score in scores], dtype=np.bool_)
+    if kind in _DTYPES:
+        return Packed(kind, np.array([0 if score is None else score for score in scores], dtype=_DTYPES[kind]), known)
+    texts = [_text(score, kind) for score in scores]
+    return Packed(kind, np.array(texts, dtype=object), np.array([text is not None for text in texts], dtype=np.bool_))
+
+
+def _text(score: Any, kind: str) -> str | None:
+    """A score as text that gives back the very same; `None` where there is no such text."""
+    plain = score.item() if type(score) in _KINDS and isinstance(score, np.generic) else score
+    if plain is None:
+        return None
+    try:
+        text = plain if kind == "text" else json.dumps(plain)
+        text.encode()
+    except (TypeError, ValueError, RecursionError):  # also a lone surrogate, which Parquet cannot hold
+        return None
+    return text if kind == "text" or _same(json.loads(text), plain) else None
+
+
+def _same(one: Any, other: Any) -> bool:
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, list):
+        return len(one) == len(other) and all(map(_same, one, other))
+    if isinstance(one, dict):
+        return list(one) == list(other) and all(_same(one[key], other[key]) for key in one)
+    return bool(one == other) or (isinstance(one, float) and math.isnan(one) and math.isnan(other))
+
+
+# -- writing ----------------------------------------------------------------------------------------------------------
+
+
+class ScoreSidecar:
+    """Gathers the scores of one unit and writes them at its commit."""
+
+    def __init__(self, columns: Sequence[ScoreColumn], unit: Unit, path: str) -> None:
+        """`path` is a local file that is made at the end."""
+        self._columns = columns
+        self._unit = unit
+        self.path = path
+        self._rows: list[ScoreRows] = []
+
+    def add(self, rows: Sequence[ScoreRows]) -> None:
+        """Add scores of some records; a record may come again with other columns."""
+        self._rows.extend(rows)
+
+    def write(self) -> FileFacts | None:
+        """Write the file and bring it to disk; without scores there is none."""
+        if not self._rows:
+            return None
+        import pyarrow.parquet as pq
+
+        table, as_json = self._table()
+        floats = [entry.name for entry in table.schema if str(entry.type) == "double"]
+        content = io.BytesIO()
+        with pq.ParquetWriter(
+            content,
+            table.schema,
+            compression="zstd",
+            use_dictionary=[name for name in table.column_names if name != ID and name not in floats],
+            column_encoding={ID: "DELTA_BYTE_ARRAY"},
+            use_byte_stream_split=floats,
+            write_statistics=False,
+            store_schema=False,
+        ) as writer:
+            writer.write_table(table)
+            writer.add_key_value_metadata({_METADATA: json.dumps(self._facts(as_json))})
+        with open(self.path, "wb") as file:
+            file.write(content.getbuffer())
+            file.flush()
+            os.fsync(file.fileno())
+        return FileFacts(content.tell(), table.num_rows, hashlib.sha256(content.getbuffer()).hexdigest())
+
+    def abort(self) -> None:
+        """Remove what was written."""
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self.path)
+
+    def _facts(self, as_json: list[str]) -> dict[str, Any]:
+        """What a reader must know besides the table."""
+        needs = {column.name: column.depends_on for column in self._columns}
+        return {"unit": self._unit.id, "json": as_json, "depends_on": needs}
+
+    def _table(self) -> tuple[pa.Table, list[str]]:
+        """All scores, and the columns whose texts are JSON."""
+        import pyarrow as pa
+
+        places, positions, prefixes = self._keys()
+        order = np.lexsort((positions, places))
+        new = np.ones(len(order), dtype=np.bool_)
+        new[1:] = (np.diff(places[order]) != 0) | (np.diff(positions[order]) != 0)
+        row_of = np.empty(len(order), dtype=np.int64)
+        row_of[order] = np.cumsum(new) - 1
+        first = order[new]
+        named = zip(places[first].tolist(), positions[first].tolist(), strict=True)
+        arrays: dict[str, pa.Array] = {ID: pa.array([f"{prefixes[place]}{at}" for place, at in named], pa.string())}
+        as_json = []
+        for column in self._columns:
+            kind, values, known = self._scattered(column.name, row_of, len(first))
+            arrays[column.name] = pa.array(values, mask=~known, type=pa.string() if kind in ("text", "json") else None)
+            as_json += [column.name] if kind == "json" else []
+        return pa.table(arrays), as_json
+
+    def _keys(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], dict[int, str]]:
+        """For each record that was added: the number of its file in the unit, and its position; starts of ids."""
+        number_of = {file12(piece.relative): number for number, piece in enumerate(self._unit.pieces)}
+        prefixes: dict[int, str] = {}
+        places = []
+        for rows in self._rows:
+            files = [prefix.partition(":")[0] for prefix in rows.files]
+            numbers = [number_of.setdefault(name, len(number_of)) for name in files]
+            prefixes.update(zip(numbers, rows.files, strict=True))
+            places.append(np.array(numbers, dtype=np.int64)[rows.which])
+        return np.concatenate(places), np.concatenate([rows.positions for rows in self._rows]), prefixes
+
+    def _scattered(self, name: str, row_of: npt.NDArray[np.int64], count: int) -> Packed:
+        """One column of all records, from the parts that were added."""
+        starts = [0, *itertools.accumulate(len(rows.positions) for rows in self._rows)]
+        parts = [
+            (row_of[start:], rows.columns[name])
+            for start, rows in zip(starts, self._rows, strict=False)
+            if name in rows.columns
+        ]
+        kinds = {part.kind for _, part in parts if part.known.any()}
+        kind = kinds.pop() if len(kinds) == 1 else "json" if kinds else "int"
+        values: npt.NDArray[Any] = np.zeros(count, dtype=_DTYPES.get(kind, object))
+        known = np.zeros(count, dtype=np.bool_)
+        for rows, part in parts:
+            at = rows[: len(part.known)][part.known]
+            values[at] = _as_kind(part, kind)
+            known[at] = True
+        return Packed(kind, values, known)
+
+
+def _as_kind(part: Packed, kind: str) -> npt.NDArray[Any]:
+    found = part.values[part.known]
+    if part.kind == kind or not len(found):
+        return found
+    return np.array([json.dumps(score) for score in found.tolist()], dtype=object)
+
+
+# -- reading ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class UnitScores:
+    """The scores of one unit that hold for a plan."""
+
+    rows: dict[str, int]
+    """Row by id."""
+    columns: dict[str, list[Any]]
+    """Scores by column; `None` where one is not known."""
+
+
+class KnownScores:
+    """Scores of another run, read unit by unit."""
+
+    _HELD = 2
+    """Units whose scores are held at a time: a worker goes from one to the next."""
+
+    def __init__(self, source: ScoreSource, columns: Sequence[ScoreColumn]) -> None:
+        self._store = open_store(join(source.run_dir, FOLDER), source.storage_options)
+        self._wanted = {column.name: column.depends_on for column in columns if column.depends_on is not None}
+        self._units: dict[str, UnitScores] = {}
+
+    def of_unit(self, unit_id: str) -> UnitScores:
+        """What is known of a unit."""
+        found = self._units.get(unit_id)
+        if found is None:
+            while len(self._units) >= self._HELD:
+                del self._units[next(iter(self._units))]
+            found = self._units[unit_id] = self._read(unit_id)
+        return found
+
+    def _read(self, unit_id: str) -> UnitScores:
+        content = self._store.read(f"{unit_id}.parquet")
+        if content is None:
+            return UnitScores({}, {})
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        try:
+            file = pq.ParquetFile(io.BytesIO(content))
+            if sum(file.metadata.row_group(n).total_byte_size for n in range(file.num_row_groups)) > _MOST_BYTES:
+                return UnitScores({}, {})
+            facts = json.loads((file.metadata.metadata or {})[_METADATA.encode()])
+            holds = [name for name, needs in self._wanted.items() if facts["depends_on"].get(name) == needs]
+            table = file.read(columns=[ID, *holds])
+            columns = {name: table.column(name).to_pylist() for name in holds}
+            for name in set(holds) & set(facts["json"]):
+                columns[name] = [None if text is None else json.loads(text) for text in columns[name]]
+            return UnitScores({name: row for row, name in enumerate(table.column(ID).to_pylist())}, columns)
+        except (pa.ArrowException, OSError, LookupError, TypeError, AttributeError, ValueError, RecursionError):
+            return UnitScores({}, {})  # not a file of ours, or damaged: what it would have said is computed
