@@ -55,6 +55,11 @@ def add_recipe_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="*",
         help="a param, Stage.parameter, executor.option or options.option; the value is read as YAML",
     )
+    add_executor_arguments(parser)
+
+
+def add_executor_arguments(parser: argparse.ArgumentParser) -> None:
+    """What every command takes that makes an executor."""
     parser.add_argument("--executor", metavar="NAME", help="what runs it: local (default) or serial")
     parser.add_argument("--workers", metavar="N", type=_whole_number, help="number of shared CPU workers")
     parser.add_argument("--memory", metavar="SIZE", help="ceiling for driver and workers together, such as 4GB")

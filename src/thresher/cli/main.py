@@ -35,17 +35,17 @@ COMMANDS: dict[str, str] = {
     "recipes": "list the recipes that come with Thresher",
     "init": "write a recipe to start from",
     "report": "show the report of a run",
+    "audit": "prove the counts of a run and the hashes of its output files",
+    "why": "tell what happened to a document",
+    "quarantine": "show the records that were set aside, and why",
+    "retry": "try the records in quarantine again; their output joins the rest",
+    "rethreshold": "write the output of a run with other thresholds, from the scores that it kept",
     "replay": "check that the event log of a run leads to the same decisions again",
     "simulate": "rehearse a recipe on machines that are not there: time, bottleneck, cost",
 }
 """Name and what it does; each is a module of this package."""
 
 PLANNED = (
-    "audit",
-    "why",
-    "quarantine",
-    "retry",
-    "rethreshold",
     "compare",
     "top",
     "dashboard",

@@ -6,6 +6,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import shutil
 import sys
 import textwrap
@@ -15,6 +16,8 @@ from typing import Any, TextIO
 
 from thresher.errors import RunFailedError
 
+_UNSEEN = re.compile("[\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
+"""What JSON allows in a text and a terminal may obey; JSON itself escapes the rest."""
 _BOLD, _RED, _YELLOW, _RESET = "\033[1m", "\033[1;31m", "\033[33m", "\033[0m"
 
 
@@ -65,7 +68,8 @@ def _explained() -> Iterator[None]:
 
 def print_json(value: Any) -> None:
     """One JSON object in one line, on stdout."""
-    print_result(json.dumps(value, ensure_ascii=False, default=str))
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    print_result(_UNSEEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
 
 
 def print_error(text: str) -> None:

@@ -13,7 +13,7 @@ from thresher.cli.printing import print_json, print_result, print_warning, wants
 from thresher.runtime.launch import launch_early
 
 DESCRIPTION = "Run a recipe. The same command goes on where an earlier one was ended."
-PLANNED_FLAGS = ("--address", "--keep-scores", "--metrics-port", "--dashboard")
+PLANNED_FLAGS = ("--address", "--metrics-port", "--dashboard")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,6 +23,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--fresh", action="store_true", help="start over: replace what an earlier run wrote")
     parser.add_argument("--accept-changes", action="store_true", help="go on although recipe or input changed")
     parser.add_argument("--max-errors", metavar="N|P%", help="stop when more records fail than this (default 5%%)")
+    parser.add_argument(
+        "--keep-scores", action="store_true", default=None, help="keep every score, for `thresher rethreshold`"
+    )
     parser.add_argument("--dropped-to", metavar="DIR", help="keep dropped records there, with their reasons")
     parser.add_argument("--no-ledger", action="store_true", help="keep no run folder; the run cannot be resumed")
     parser.add_argument("--quiet", action="store_true", help="print nothing but errors")
@@ -47,8 +50,8 @@ def execute(arguments: argparse.Namespace) -> int:
     }
     options |= {
         key: value
-        for key, value in (("max_errors", arguments.max_errors), ("dropped_to", arguments.dropped_to))
-        if value is not None
+        for key in ("max_errors", "dropped_to", "keep_scores")
+        if (value := getattr(arguments, key)) is not None
     }
     report = recipe.pipeline().run(executor, **options).to_dict()
     if arguments.json:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -14,8 +15,10 @@ from thresher.errors import UsageError, nearest
 from thresher.ledger.journal import read_commits as _read_commits
 from thresher.ledger.journal import read_inbox
 from thresher.ledger.manifest import in_input_order
+from thresher.ledger.quarantine_entries import QuarantineEntry, read_entries
 from thresher.ledger.records import CommitRecord, ManifestLine
 from thresher.ledger.request import RUN_FILE, RUN_FOLDER, RUNS_FOLDER, RunState, read_state
+from thresher.ledger.retries import latest_retries, open_files
 from thresher.ledger.store import open_store
 
 
@@ -58,6 +61,14 @@ def read_run(run_dir: str, storage_options: dict[str, Any] | None = None) -> Run
     return state
 
 
+def output_folder(run_dir: str, state: RunState) -> str | None:
+    """Where the output files are: the folder around the run folder, also when both were moved since the run."""
+    parent, _, name = run_dir.rstrip("/").rpartition("/")
+    if state.output is not None and name.startswith(RUN_FOLDER) and join(state.output, name) != run_dir.rstrip("/"):
+        return parent
+    return state.output
+
+
 def read_json(run_dir: str, name: str, storage_options: dict[str, Any] | None = None) -> Any:
     """A JSON file of a run folder, such as `report.json`; `None` if it is not there."""
     content = open_store(run_dir, storage_options).read(name)
@@ -81,3 +92,13 @@ def read_manifest(run_dir: str, storage_options: dict[str, Any] | None = None) -
     """Finished output files in input order; empty before the first attempt finished."""
     content = open_store(run_dir, storage_options).read("manifest.jsonl") or b""
     return [msgspec.json.decode(line, type=ManifestLine) for line in content.splitlines()]
+
+
+def read_quarantine(run_dir: str, storage_options: dict[str, Any] | None = None) -> Iterator[QuarantineEntry]:
+    """What is in quarantine now, in input order: without what a retry brought into the output."""
+    store = open_store(run_dir, storage_options)
+    records = read_commits(run_dir, storage_options)
+    files = open_files(store, latest_retries(record.unit for record in records))
+    for record in records:
+        if record.unit in files:
+            yield from read_entries(store, files[record.unit])

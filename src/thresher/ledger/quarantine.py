@@ -14,12 +14,20 @@ if TYPE_CHECKING:
     from thresher.core.records import RecordIds
 
 DROPPED_KEY = "_dropped"
+RETRY_KEY = "thresher.retry"
+"""In the metadata of a batch that is tried again: a dict with `enters_at` and `attempts`."""
+
+
+def enters_at(metadata: dict[str, Any]) -> int:
+    """The number of the stage at which a batch enters that is tried again; 0: it goes through all of them."""
+    return int(metadata.get(RETRY_KEY, {}).get("enters_at", 0))
 
 
 def quarantine_lines(failed: FailedRows, stage_name: str) -> list[bytes]:
     """One JSON line per failed record: id, source, position, stage, error, message, traceback, attempts, record."""
     ids = failed.ids if failed.batch is None else failed.batch.ids
     records = failed.lines if failed.batch is None else failed.batch.json_lines()
+    retried = {} if failed.batch is None else failed.batch.metadata.get(RETRY_KEY, {})
     lines = []
     for row, message in enumerate(failed.messages):
         entry = _whence(ids, row)
@@ -27,7 +35,7 @@ def quarantine_lines(failed: FailedRows, stage_name: str) -> list[bytes]:
         entry["error"] = failed.error
         entry["message"] = message
         entry["traceback"] = failed.traceback
-        entry["attempts"] = failed.attempts
+        entry["attempts"] = failed.attempts + retried.get("attempts", 0)
         entry.update(failed.extra)
         entry.update(_record(bytes(records[row])) if row < len(records) else {"record": None})
         lines.append(encode_text(entry))

@@ -13,6 +13,7 @@ from thresher.core.plan import Plan
 from thresher.core.task import Task
 from thresher.core.unit import Unit
 from thresher.ledger.place import JOIN_PREFIX
+from thresher.ledger.retries import split_retry
 from thresher.runtime.lister import Lister
 from thresher.scheduler.events import UnitsListed
 from thresher.scheduler.model import UnitSpec
@@ -38,8 +39,9 @@ def stream_id(unit_id: str) -> str:
 
 
 def is_input_unit(unit_id: str) -> bool:
-    """Whether an id of the ledger is of a unit of the input; streams and joined files have records of their own."""
-    return not unit_id.endswith(_STREAM) and not unit_id.startswith(JOIN_PREFIX)
+    """Whether an id of the ledger is of a unit of the input; streams, joined files and retries have records of their
+    own."""
+    return not unit_id.endswith(_STREAM) and not unit_id.startswith(JOIN_PREFIX) and not split_retry(unit_id)[1]
 
 
 def as_stream(unit: Unit) -> Unit:
@@ -118,7 +120,7 @@ class WorkList:
     def _is_done(self, unit: Unit) -> bool:
         if unit.stream:
             prefix = unit.id.removesuffix("stream")
-            cut = sum(1 for done in self._done if done.startswith(prefix) and done != unit.id)
+            cut = sum(1 for done in self._done if done.startswith(prefix) and is_input_unit(done))
             self.total += cut
             self.resumed += cut
         else:

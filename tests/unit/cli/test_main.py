@@ -28,7 +28,7 @@ def test_the_help_lists_every_command(arguments: list[str], capsys: pytest.Captu
     assert main(arguments) == 0
     out = capsys.readouterr().out
     assert all(f"  {name} " in out for name in COMMANDS)
-    assert "planned, not there yet: audit" in out
+    assert f"planned, not there yet: {PLANNED[0]}" in out
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -56,7 +56,6 @@ def test_a_planned_command_says_so(command: str, capsys: pytest.CaptureFixture[s
         (["run", "r.yaml", "--worker", "2"], "thresher run has no flag '--worker'. Did you mean '--workers'?"),
         (["run", "r.yaml", "--workers", "two"], "argument --workers: 'two' is not a whole number"),
         (["run", "r.yaml", "--gpus", "two"], "argument --gpus: 'two' is not a whole number."),
-        (["run", "r.yaml", "--keep-scores"], "--keep-scores is planned and not there yet."),
         (["run", "r.yaml", "--address=auto"], "--address is planned and not there yet."),
         (["run", "r.yaml", "--metrics-port", "1"], "--metrics-port is planned and not there yet."),
         (["run", "r.yaml", "--dashboard"], "--dashboard is planned and not there yet."),

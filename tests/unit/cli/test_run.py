@@ -168,7 +168,7 @@ def test_too_many_bad_records_end_with_exit_code_3(folder: Path, thresher: Thres
         (["--executor", "ray"], "executor: 'ray' is planned and not there yet"),
         (["--executor", "locl"], "executor: 'locl' is no executor. Did you mean 'local'?"),
         (["executor.workrs=2"], "unknown option 'workrs'. Did you mean 'workers'?"),
-        (["options.keep_scores=true"], "keep_scores is planned and not there yet"),
+        (["--keep-scores", "--no-ledger"], "keep_scores: scores are kept in the run folder; leave out --no-ledger"),
     ],
 )
 def test_a_wrong_setting_is_refused_before_anything_is_written(

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`thresher retry`: try again what was set aside; its output joins the rest."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING, Any
+
+from thresher.cli.kept_recipe import add_kept_recipe_arguments, add_run_argument, load_kept_recipe, run_folder
+from thresher.cli.printing import print_json, print_note, print_result, wants_color
+from thresher.cli.run import put_trusted_on_path
+from thresher.runtime.launch import launch_early
+
+if TYPE_CHECKING:
+    from thresher.runtime.retry import RetryResult
+
+DESCRIPTION = (
+    "Try the records in quarantine again, after the code, the recipe or the machine was mended. What works now is "
+    "written beside the other output files and leaves the quarantine."
+)
+PLANNED_FLAGS = ()
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags."""
+    add_run_argument(parser)
+    add_kept_recipe_arguments(parser)
+    parser.add_argument("--executor", metavar="NAME", help="what runs it: local (default) or serial")
+    parser.add_argument("--workers", metavar="N", type=int, help="number of shared CPU workers")
+    parser.add_argument("--memory", metavar="SIZE", help="ceiling for driver and workers together, such as 4GB")
+    parser.add_argument("--quiet", action="store_true", help="print nothing but errors")
+
+
+def execute(arguments: argparse.Namespace) -> int:
+    """Run what is in quarantine, and say what became of it."""
+    from thresher.runtime.retry import RetryOptions, retry_run
+
+    put_trusted_on_path(arguments)
+    run_dir, options = run_folder(arguments)
+    if arguments.executor in (None, "local"):
+        launch_early()
+    recipe = load_kept_recipe(arguments, run_dir, options)
+    given = {"name": arguments.executor, "workers": arguments.workers, "memory": arguments.memory}
+    executor = recipe.make_executor({key: value for key, value in given.items() if value is not None})
+    result = retry_run(
+        executor,
+        recipe.pipeline(),
+        run_dir,
+        RetryOptions(
+            storage_options=options,
+            progress="none" if arguments.quiet else "auto",
+            recipe=recipe.resolved,
+        ),
+    )
+    if arguments.json:
+        print_json(_as_json(result, run_dir))
+    elif not arguments.quiet:
+        _print(result)
+    return 0
+
+
+def _as_json(result: RetryResult, run_dir: str) -> dict[str, Any]:
+    return {
+        "run_dir": run_dir,
+        "status": "nothing-to-do" if result.run is None else "finished",
+        "tried": result.tried,
+        "quarantined": result.left,
+        "cannot_be_tried": result.skipped,
+        "changed": result.changes,
+        "report": None if result.run is None else result.run.to_dict(),
+    }
+
+
+def _print(result: RetryResult) -> None:
+    if result.changes:
+        print_note(f"changed since the run: {'; '.join(result.changes)}")
+    if result.skipped:
+        print_note(
+            f"{result.skipped:,} entries stay in quarantine untried: they are whole tasks or records that were not kept"
+        )
+    if result.run is None:
+        print_result("nothing to retry: no record in quarantine can be tried again")
+        return
+    from thresher.observe.report import summary_text
+
+    print_result(summary_text(result.run.to_dict(), wants_color(sys.stdout)))
+    print_result(
+        f"retried {result.tried:,} records; {result.left:,} are in quarantine now"
+        + ("" if not result.left else f": `thresher quarantine {result.run.run_dir}` shows them")
+    )
