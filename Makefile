@@ -20,12 +20,13 @@ BENCHMARKS := copy_jsonl tiny_tasks first_file memory scaling $(if $(wildcard be
 BENCH_FLAGS := $(if $(filter 1,$(QUICK)),--quick)
 export THRESHER_BENCH_PEERS := $(if $(filter 0,$(PEERS)),0,1)
 
-.PHONY: help demo test test-all all-extras check format bench peers clean distclean
+.PHONY: help demo test test-all soak all-extras check format bench peers clean distclean
 
 help:
 	@echo 'make demo       run a real pipeline over the bundled sample text'
 	@echo 'make test       the tests, without those marked slow'
 	@echo 'make test-all   every test'
+	@echo 'make soak       2,000 random kills, and the tally of what they cost'
 	@echo 'make all-extras install every extra into .venv'
 	@echo 'make check      format, lint, types, import law, spelling'
 	@echo 'make format     rewrite the code in the house format'
@@ -55,6 +56,10 @@ check: $(VENV)/.dev-installed
 format: $(VENV)/.dev-installed
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+# Hours of bad luck in half an hour: SOAK_FLAGS='--minutes 5' for less.
+soak: $(VENV)/.dev-installed
+	$(BIN)/python -m tests.faults.soak $(SOAK_FLAGS)
 
 # The peers are optional: where they cannot be installed the benchmarks say so and measure Thresher alone.
 bench: $(VENV)/.core-installed

@@ -128,13 +128,22 @@ EXECUTOR_OPTIONS = {
 }
 
 
-COMMANDS = ["run", "plan", "stages", "recipes", "init", "report", "replay", "simulate"]
-PLANNED_COMMANDS = [
+COMMANDS = [
+    "run",
+    "plan",
+    "stages",
+    "recipes",
+    "init",
+    "report",
     "audit",
     "why",
     "quarantine",
     "retry",
     "rethreshold",
+    "replay",
+    "simulate",
+]
+PLANNED_COMMANDS = [
     "compare",
     "top",
     "dashboard",
@@ -152,6 +161,7 @@ FLAGS = {
         "--fresh",
         "--accept-changes",
         "--max-errors",
+        "--keep-scores",
         "--dropped-to",
         "--no-ledger",
         "--trust",
@@ -164,6 +174,23 @@ FLAGS = {
     "recipes": [],
     "init": [],
     "report": [],
+    "audit": ["--json"],
+    "why": ["--text", "--trust", "--json"],
+    "quarantine": ["--stage", "--error", "--limit", "--json"],
+    "retry": ["--trust", "--json"],
+    "rethreshold": [
+        "--output",
+        "--dropped-to",
+        "--keep-scores",
+        "--fresh",
+        "--executor",
+        "--workers",
+        "--memory",
+        "--gpus",
+        "--trust",
+        "--quiet",
+        "--json",
+    ],
     "replay": [],
     "simulate": [
         "--nodes",
@@ -180,7 +207,7 @@ FLAGS = {
         "--json",
     ],
 }
-PLANNED_FLAGS = {"run": {"--address", "--keep-scores", "--metrics-port", "--dashboard"}}
+PLANNED_FLAGS = {"run": {"--address", "--metrics-port", "--dashboard"}}
 EXIT_CODES = {
     "ThresherError": 1,
     "RunFailedError": 1,

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -13,6 +14,8 @@ from pathlib import Path
 
 import psutil
 import pytest
+
+from tests.faults.disturbed import Disturbed, Scene
 
 PATIENCE_S = 30.0
 """How long something may take that must happen; a limit for a hang, not a measure of speed."""
@@ -110,3 +113,28 @@ def start(tmp_path: Path) -> Iterator[Start]:
         if script.process.poll() is None:
             os.killpg(script.process.pid, 9)
             script.process.wait()
+
+
+@pytest.fixture(scope="session")
+def scene(tmp_path_factory: pytest.TempPathFactory) -> Scene:
+    """One input, and what undisturbed runs make of it."""
+    return Scene(tmp_path_factory.mktemp("scene") / "scene")
+
+
+Disturb = Callable[..., Disturbed]
+
+
+@pytest.fixture
+def disturb(scene: Scene, tmp_path: Path) -> Iterator[Disturb]:
+    """Make a run that something will happen to; whatever it leaves running ends with the test."""
+    runs: list[Disturbed] = []
+
+    def make(shape: str = "one-call", **environment: str) -> Disturbed:
+        runs.append(scene.disturbed(tmp_path / f"run-{len(runs)}", shape, **environment))
+        return runs[-1]
+
+    yield make
+    for run in runs:
+        for pid in run.left_processes():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, 9)
