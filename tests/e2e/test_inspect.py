@@ -424,7 +424,7 @@ def test_audit_proves_a_run_and_names_every_difference(tmp_path: Path, thresher:
     assert proven.stdout.endswith("no difference\n")
     first, second, third = sorted((tmp_path / "output").glob("*.jsonl"))[:3]
     content = first.read_bytes()
-    first.write_bytes(content.replace(b"document", b"dokument", 1))
+    first.write_bytes(content.replace(b"document", b"DOCUMENT", 1))
     second.unlink()
     third.write_bytes(third.read_bytes()[:-10])
     (tmp_path / "output" / "foreign.jsonl").touch()
