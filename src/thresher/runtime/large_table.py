@@ -12,6 +12,8 @@ import struct
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from thresher.ledger.holder import process_exists
+
 _NAME = "thresher-large"
 _ROWS = 4096
 STEPS = 512
@@ -87,7 +89,7 @@ class LargeTable:
         self._row = -1
         with self.locked():
             rows = list(self._rows())
-            free = next((row for row, entry in enumerate(rows) if not _lives(entry.pid)), len(rows))
+            free = next((row for row, entry in enumerate(rows) if not process_exists(entry.pid)), len(rows))
             self._row = free % _ROWS
             self.write(Entry(os.getpid()))
 
@@ -102,7 +104,7 @@ class LargeTable:
 
     def others(self) -> list[Entry]:
         """What the other workers say that are still there."""
-        return [entry for entry in self._rows() if _lives(entry.pid)]
+        return [entry for entry in self._rows() if process_exists(entry.pid)]
 
     def write(self, entry: Entry) -> None:
         """Say something about this worker."""
@@ -125,13 +127,3 @@ class LargeTable:
                 if not entry.pid:
                     return
                 yield entry
-
-
-def _lives(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True

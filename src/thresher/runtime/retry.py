@@ -24,7 +24,7 @@ from thresher.core.result import RunResult
 from thresher.core.stage import SourceStage
 from thresher.core.tally import Tally
 from thresher.core.unit import Unit
-from thresher.errors import OutputRefusedError, ThresherError, UsageError
+from thresher.errors import OutputRefusedError, UsageError
 from thresher.ledger.checks import changed_parts
 from thresher.ledger.find import read_commits, read_json, read_run, read_units
 from thresher.ledger.open_run import OpenRun
@@ -36,7 +36,7 @@ from thresher.ledger.store import open_store
 from thresher.runtime.cluster import Cluster
 from thresher.runtime.interrupts import Interrupts
 from thresher.runtime.retry_source import Retried, RetrySource, may_be_retried
-from thresher.runtime.run import Attempt, plan_facts
+from thresher.runtime.run import Attempt, brought_to_an_end, plan_facts
 from thresher.runtime.unit_book import UnitPage
 from thresher.runtime.work_list import WorkList, is_input_unit, stream_id
 from thresher.scheduler.actions import Commit
@@ -120,42 +120,16 @@ def retry_run(executor: Executor, pipeline: Pipeline, run_dir: str, options: Ret
     due = _due(plan, run_dir, options)
     if not due.units:
         return RetryResult(0, due.skipped, due.skipped, changes, None)
-    run = open_run(_request(executor, plan, run_dir, state.output, run_options))
-    result = _attempt(executor, plan, run_options, run, options)
+    with Interrupts() as interrupts:
+        run = open_run(_request(executor, plan, run_dir, state.output, run_options))
+        with brought_to_an_end(run) as parts:
+            due = _due(plan, run.run_dir or "", options)  # looked at again now that nobody else can change it
+            parts.cluster = executor.make_cluster(executor.limits())
+            attempt = RetryAttempt(executor, _retry_plan(plan, run, due), run_options, run, parts.cluster)
+            attempt.due, parts.attempt = due, attempt
+            result = attempt.run(iter(()), interrupts)
     left = result.counts["quarantined"]
     return RetryResult(due.tried, left, due.skipped, changes, result)
-
-
-def _attempt(executor: Executor, plan: Plan, run_options: RunOptions, run: OpenRun, options: RetryOptions) -> RunResult:
-    cluster: Cluster | None = None
-    attempt: RetryAttempt | None = None
-    exit_code = 1
-    try:
-        # Looked at again now that nobody else can change it.
-        due = _due(plan, run.run_dir or "", options)
-        with Interrupts() as interrupts:
-            cluster = executor.make_cluster(executor.limits())
-            attempt = RetryAttempt(executor, _retry_plan(plan, run, due), run_options, run, cluster)
-            attempt.due = due
-            result = attempt.run(iter(()), interrupts)
-            exit_code = 0
-            return result
-    except ThresherError as error:
-        exit_code = error.exit_code
-        raise
-    except KeyboardInterrupt:
-        exit_code = 130
-        raise
-    except SystemExit:
-        exit_code = 143
-        raise
-    finally:
-        if cluster is not None:
-            cluster.close(kill=exit_code != 0)
-        if attempt is not None:
-            attempt.progress.close()
-        if exit_code:
-            run.abandon(exit_code)
 
 
 # -- what may be tried again ------------------------------------------------------------------------------------------

@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from thresher.core.fingerprint import fingerprint
@@ -59,16 +61,31 @@ def run_plan(executor: Executor, plan: Plan, options: RunOptions) -> RunResult:
 def _run_attempt(
     executor: Executor, plan: Plan, options: RunOptions, run: OpenRun, came: tuple[Iterator[Unit], Interrupts]
 ) -> RunResult:
-    """Run, and leave nothing behind however it ends; `came`: the units, and who may ask for the end."""
+    """`came`: the units, and who may ask for the end."""
+    with brought_to_an_end(run) as parts:
+        parts.cluster = executor.make_cluster(executor.limits())
+        parts.attempt = Attempt(executor, plan, options, run, parts.cluster)
+        return parts.attempt.run(*came)
+
+
+@dataclass
+class Parts:
+    """What has to be closed when an attempt ends, as far as it was made."""
+
     cluster: Cluster | None = None
+    """The workers."""
     attempt: Attempt | None = None
+    """Has the progress display."""
+
+
+@contextlib.contextmanager
+def brought_to_an_end(run: OpenRun) -> Iterator[Parts]:
+    """Leave nothing behind, however the block ends; if it fails, the run folder says with which exit code."""
+    parts = Parts()
     exit_code = 1
     try:
-        cluster = executor.make_cluster(executor.limits())
-        attempt = Attempt(executor, plan, options, run, cluster)
-        result = attempt.run(*came)
+        yield parts
         exit_code = 0
-        return result
     except ThresherError as error:
         exit_code = error.exit_code
         raise
@@ -79,10 +96,10 @@ def _run_attempt(
         exit_code = 143
         raise
     finally:
-        if cluster is not None:
-            cluster.close(kill=exit_code != 0)
-        if attempt is not None:
-            attempt.progress.close()
+        if parts.cluster is not None:
+            parts.cluster.close(kill=exit_code != 0)
+        if parts.attempt is not None:
+            parts.attempt.progress.close()
         if exit_code:
             run.abandon(exit_code)
 

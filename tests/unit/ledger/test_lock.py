@@ -70,7 +70,10 @@ def test_a_lease_of_a_dead_process_on_this_machine_ends_at_once(tmp_path: Path):
     store = LocalStore(str(tmp_path))
     Lease(store, holder_of_a_dead_process(), now=1000.0)
 
-    Lease(store, ME, now=1000.5).release()
+    Lease(store, ME, now=1000.5)
+    holder = read_holder(store.read("lock") or b"")
+    assert holder is not None
+    assert holder.pid == ME.pid
 
 
 def holder_of_a_dead_process() -> Holder:

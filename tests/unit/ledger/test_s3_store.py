@@ -71,7 +71,9 @@ def test_the_object_of_somebody_else_is_never_overwritten(store: S3Store, put: P
 
 def test_the_same_bytes_of_somebody_else_will_do(store: S3Store, put: Put):
     store.write("a.jsonl", b"same\n")
+    before = store.find("a.jsonl")
     put(b"same\n")
+    assert store.find("a.jsonl") == before, "it is left as it was"
 
 
 def test_what_an_older_attempt_put_and_never_recorded_is_replaced(store: S3Store, put: Put):

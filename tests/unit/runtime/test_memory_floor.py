@@ -56,7 +56,8 @@ def test_a_program_that_is_large_itself_is_told_that_it_counts(monkeypatch: pyte
 def test_the_floor_itself_is_enough() -> None:
     floor = floor_of(workers=2)
     executor = LocalExecutor(workers=2, memory=floor + 10**7)  # this process may grow a little meanwhile
-    executor.plan(Pipeline("p", stages=[JsonlReader("in"), JsonlWriter("out")]))
+    plan = executor.plan(Pipeline("p", stages=[JsonlReader("in"), JsonlWriter("out")]))
+    assert plan.settings.memory_bytes == floor + 10**7
 
 
 @given(st.integers(min_value=10**8, max_value=10**12), st.integers(min_value=1, max_value=1000))
