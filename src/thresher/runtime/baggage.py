@@ -7,8 +7,9 @@ the next batch that leaves the worker, so that it is written, and committed, wit
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from thresher.core.batch import DocumentBatch
 from thresher.core.task import Task
@@ -20,15 +21,14 @@ Line = tuple[int, bytes]
 """Position of the record in its file, and what to write about it."""
 
 
-@dataclass
-class Baggage:
+class Baggage(msgspec.Struct):
     """Lines that wait to be written."""
 
-    dropped: list[Line] = field(default_factory=list)
+    dropped: list[Line] = []
     """Records for `dropped_to`."""
-    quarantined: list[Line] = field(default_factory=list)
+    quarantined: list[Line] = []
     """Records for the quarantine file."""
-    scores: list[ScoreRows] = field(default_factory=list)
+    scores: list[ScoreRows] = []
     """Scores for the sidecar."""
 
     def __bool__(self) -> bool:

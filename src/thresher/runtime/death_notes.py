@@ -12,8 +12,9 @@ import mmap
 import os
 import struct
 import time
-from dataclasses import dataclass
 from hashlib import blake2b
+
+import msgspec
 
 NOTE_BYTES = mmap.PAGESIZE
 """What a note takes at the end of an arena."""
@@ -29,8 +30,7 @@ _BETWEEN = "\x1e"
 NS = 10**9
 
 
-@dataclass(frozen=True)
-class Note:
+class Note(msgspec.Struct, frozen=True, gc=False):
     """What a worker is at."""
 
     kind: int

@@ -180,19 +180,24 @@ class OpenGate:
         """Nobody asks."""
 
 
-_gates: dict[int, LargeGate | OpenGate] = {}
+_gate: LargeGate | OpenGate | None = None
 
 
 def gate_for(memory_bytes: int) -> LargeGate | OpenGate:
     """This process's gate; made when it is first asked for."""
-    process = os.getpid()
-    found = _gates.get(process)
-    if found is None:
+    global _gate  # one per process
+    if _gate is None:
         fd = find_table() if memory_bytes else None
-        found = OpenGate() if fd is None else LargeGate(fd, memory_bytes)
-        _gates.clear()
-        _gates[process] = found
-    return found
+        _gate = OpenGate() if fd is None else LargeGate(fd, memory_bytes)
+    return _gate
+
+
+def _forget_gate() -> None:
+    global _gate  # a child asks for itself
+    _gate = None
+
+
+os.register_at_fork(after_in_child=_forget_gate)
 
 
 def _parent_of(pid: int) -> int:

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import msgspec
+
 from thresher.core.plan import Plan
 from thresher.core.resources import WorkerMetadata
 from thresher.core.tally import Tally
@@ -13,8 +15,7 @@ from thresher.core.unit import Unit
 from thresher.ledger.place import CommitPlace
 
 
-@dataclass(frozen=True)
-class TaskOrder:
+class TaskOrder(msgspec.Struct, frozen=True, eq=False):
     """What a worker is asked to run."""
 
     op: int
@@ -29,8 +30,7 @@ class TaskOrder:
     """Committed units of a stream, to be passed over."""
 
 
-@dataclass(frozen=True)
-class Produced:
+class Produced(msgspec.Struct, frozen=True, eq=False):
     """One thing that an op emits."""
 
     task: Task | None
@@ -43,15 +43,14 @@ class Produced:
     """Which of the order's tasks it was made of."""
 
 
-@dataclass
-class TaskReport:
+class TaskReport(msgspec.Struct):
     """What there is to say about a task since it was last asked."""
 
-    tally: Tally = field(default_factory=Tally)
+    tally: Tally = msgspec.field(default_factory=Tally)
     """Counts."""
     busy_s: float = 0.0
     """Seconds of work."""
-    quarantined: list[bytes] = field(default_factory=list)
+    quarantined: list[bytes] = []
     """Lines for the quarantine file that no unit's output takes (a pipeline without a writer)."""
 
 

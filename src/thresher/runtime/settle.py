@@ -8,8 +8,9 @@ merged.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from thresher.core.batch import FILTERED, DocumentBatch, DroppedRows, FailedRows
 from thresher.core.task import Task
@@ -18,11 +19,10 @@ if TYPE_CHECKING:
     from thresher.core.reconcile import Reconciler
 
 
-@dataclass
-class Outcome:
+class Outcome(msgspec.Struct):
     """What became of one task in one stage."""
 
-    tasks: list[Task] = field(default_factory=list)
+    tasks: list[Task] = []
     """What goes on."""
     created: int = 0
     """New records among them."""
@@ -30,9 +30,9 @@ class Outcome:
     """Records that new ones replaced."""
     filtered: int = 0
     """Records that were left out without their content being known (tasks that are no batches)."""
-    dropped: list[DroppedRows] = field(default_factory=list)
+    dropped: list[DroppedRows] = []
     """Records that were dropped."""
-    failed: list[FailedRows] = field(default_factory=list)
+    failed: list[FailedRows] = []
     """Records that were set aside."""
 
     def add(self, other: Outcome) -> None:

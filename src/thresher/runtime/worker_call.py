@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+
+import msgspec
 
 from thresher.core.plan import Op
 from thresher.core.unit import Unit
@@ -15,8 +16,7 @@ NO_LIMIT = -1
 """Credit of a call that never parks."""
 
 
-@dataclass(eq=False)
-class Call:
+class Call(msgspec.Struct, eq=False):
     """One call of an op: waiting, running or parked."""
 
     op: int
@@ -30,7 +30,7 @@ class Call:
     flow: Iterator[Produced] | None = None
     is_begun: bool = False
     """Whether its flow was ever advanced."""
-    outputs: list[list[msg.Output]] = field(default_factory=list)
+    outputs: list[list[msg.Output]] = []
     """What was emitted and not told yet, for each task."""
     told_at: float = 0.0
     emitted: bool = False

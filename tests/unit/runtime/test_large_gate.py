@@ -26,7 +26,7 @@ STEP, NEXT_STEP = STEPS = (0, 3)
 def table(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     """A table as a zygote makes it."""
     monkeypatch.setattr(large_table, "_table_fd", None)
-    monkeypatch.setattr(large_gate, "_gates", {})
+    monkeypatch.setattr(large_gate, "_gate", None)
     large_table.create_table()
     fd = large_table.find_table()
     assert fd is not None
@@ -277,7 +277,7 @@ def test_how_much_a_record_takes_is_measured_for_all(table: int) -> None:
 
 def test_without_a_limit_or_without_other_workers_nobody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(large_table, "_table_fd", None)
-    monkeypatch.setattr(large_gate, "_gates", {})
+    monkeypatch.setattr(large_gate, "_gate", None)
     gate = gate_for(0)
     assert isinstance(gate, OpenGate)
     gate.enter(HUGE, STEP, STEPS)
