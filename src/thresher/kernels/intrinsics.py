@@ -1,0 +1,241 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What kernels are built from: looks at 64 bytes at a time, bits, and elements of arrays without Numba's check for
+negative places.
+
+A mask has one bit for each of 64 bytes, the first byte in the lowest bit. The vector code is LLVM's own and no
+processor's: it becomes whatever the machine has. Nothing here checks bounds: callers do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+import numpy as np
+from llvmlite import ir
+from numba import njit, types
+from numba.extending import intrinsic
+
+from thresher.kernels.cache import use_own_folder
+
+# Kernels are compiled as their modules are imported, and all of those import this one first.
+use_own_folder()
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+BYTES = types.Array(types.uint8, 1, "C", readonly=True)
+"""Bytes that are only read: arrays that may not be written fit too."""
+INT32 = types.Array(types.int32, 1, "C", readonly=True)
+"""32-bit numbers that are only read."""
+INT64 = types.Array(types.int64, 1, "C", readonly=True)
+"""64-bit numbers that are only read."""
+TABLE32 = types.Array(types.int32, 2, "C", readonly=True)
+"""Rows of 32-bit numbers that are only read."""
+OUT = types.Array(types.int64, 2, "C")
+"""Rows of 64-bit numbers that a kernel writes."""
+
+NONE, ONE, ALL = np.uint64(0), np.uint64(1), np.uint64(2**64 - 1)
+"""Masks: no bit, the lowest, every bit."""
+
+integer: Any = np.int64
+"""Makes a 64-bit number of anything in a kernel; for a type checker it is like every other value there."""
+
+_BIT, _BYTE, _INT32, _WORD, _WIDE = ir.IntType(1), ir.IntType(8), ir.IntType(32), ir.IntType(64), ir.IntType(128)
+_BLOCK = ir.VectorType(_BYTE, 64)
+_MULTIPLIER, _OTHER_MULTIPLIER = np.uint64(0xFF3779B97F4A7C15), np.uint64(0xD6E8FEB86659FD93)
+
+
+def kernel(signature: Any) -> Callable[[Function], Function]:
+    """Compile a loop for these types of arguments: once for a machine, and without holding the interpreter."""
+    made = njit(signature, cache=True, nogil=True, error_model="numpy", boundscheck=False)
+    return cast("Callable[[Function], Function]", made)
+
+
+def helper(function: Function) -> Function:
+    """Compile what kernels call, as a part of them."""
+    return cast(Function, njit(function, nogil=True, error_model="numpy", boundscheck=False))
+
+
+def _primitive(function: Callable[..., Any]) -> Callable[..., Any]:
+    """What kernels call with values; the function is called with their types, and says how to compile it."""
+    return cast("Callable[..., Any]", intrinsic(function))
+
+
+# -- elements of arrays ---------------------------------------------------------------------------------------------
+
+
+def _place(context: Any, builder: Any, kind: Any, array: Any, index: Any) -> Any:
+    return builder.gep(context.make_array(kind)(context, builder, array).data, [index], inbounds=True)
+
+
+@_primitive
+def get(_typing: Any, array: Any, index: Any) -> Any:
+    """`array[index]` of an array of one dimension."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        place = _place(context, builder, signature.args[0], *arguments)
+        return context.unpack_value(builder, signature.return_type, place)
+
+    return array.dtype(array, types.int64), generate
+
+
+@_primitive
+def put(_typing: Any, array: Any, index: Any, value: Any) -> Any:
+    """`array[index] = value` for an array of one dimension."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        held, index, value = arguments
+        place = _place(context, builder, signature.args[0], held, index)
+        context.pack_value(builder, signature.args[2], value, place)
+        return context.get_dummy_value()
+
+    return types.void(array, types.int64, array.dtype), generate
+
+
+@_primitive
+def load8(_typing: Any, data: Any, index: Any) -> Any:
+    """Eight bytes from `index` on as a number, the first byte lowest."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        place = _place(context, builder, signature.args[0], *arguments)
+        return builder.load(builder.bitcast(place, _WORD.as_pointer()), align=1)
+
+    return types.uint64(data, types.int64), generate
+
+
+@_primitive
+def put8(_typing: Any, data: Any, index: Any, value: Any) -> Any:
+    """Write eight bytes from `index` on, the lowest of the number first."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        held, index, value = arguments
+        place = _place(context, builder, signature.args[0], held, index)
+        builder.store(value, builder.bitcast(place, _WORD.as_pointer()), align=1)
+        return context.get_dummy_value()
+
+    return types.void(data, types.int64, types.uint64), generate
+
+
+# -- masks of 64 bytes ----------------------------------------------------------------------------------------------
+
+
+def _block(context: Any, builder: Any, kind: Any, data: Any, index: Any) -> Any:
+    place = _place(context, builder, kind, data, index)
+    return builder.load(builder.bitcast(place, _BLOCK.as_pointer()), align=1)
+
+
+def _spread(builder: Any, byte: Any) -> Any:
+    """The same byte 64 times."""
+    one = builder.insert_element(ir.Constant(_BLOCK, ir.Undefined), byte, ir.Constant(_INT32, 0))
+    return builder.shuffle_vector(one, one, ir.Constant(ir.VectorType(_INT32, 64), [0] * 64))
+
+
+@_primitive
+def mask_equal(_typing: Any, data: Any, index: Any, byte: Any) -> Any:
+    """Which of 64 bytes are `byte`."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        held, index, byte = arguments
+        block = _block(context, builder, signature.args[0], held, index)
+        return builder.bitcast(builder.icmp_unsigned("==", block, _spread(builder, byte)), _WORD)
+
+    return types.uint64(data, types.int64, types.uint8), generate
+
+
+@_primitive
+def mask_folded(_typing: Any, data: Any, index: Any, letter: Any) -> Any:
+    """Which of 64 bytes are an ASCII letter, given as the small one, in any case."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        held, index, letter = arguments
+        block = _block(context, builder, signature.args[0], held, index)
+        small = builder.or_(block, _spread(builder, ir.Constant(_BYTE, 0x20)))
+        return builder.bitcast(builder.icmp_unsigned("==", small, _spread(builder, letter)), _WORD)
+
+    return types.uint64(data, types.int64, types.uint8), generate
+
+
+@_primitive
+def mask_range(_typing: Any, data: Any, index: Any, low: Any, high: Any) -> Any:
+    """Which of 64 bytes lie between `low` and `high`, both included."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        held, index, low, high = arguments
+        block = _block(context, builder, signature.args[0], held, index)
+        above = builder.sub(block, _spread(builder, low))
+        width = _spread(builder, builder.sub(high, low))
+        return builder.bitcast(builder.icmp_unsigned("<=", above, width), _WORD)
+
+    return types.uint64(data, types.int64, types.uint8, types.uint8), generate
+
+
+# -- bits -----------------------------------------------------------------------------------------------------------
+
+
+@_primitive
+def popcount(_typing: Any, bits: Any) -> Any:
+    """How many bits are set."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.ctpop(arguments[0])
+
+    return types.int64(types.uint64), generate
+
+
+@_primitive
+def trailing_zeros(_typing: Any, bits: Any) -> Any:
+    """The number of the lowest bit that is set; 64 if none is."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.cttz(arguments[0], ir.Constant(_BIT, 0))
+
+    return types.int64(types.uint64), generate
+
+
+@helper
+def low_bits(number: int) -> Any:
+    """A mask with the `number` lowest bits set, from 0 to 64 of them."""
+    if number >= 64:
+        return ALL
+    return (ONE << np.uint64(number)) - ONE
+
+
+# -- bytes of texts -------------------------------------------------------------------------------------------------
+
+
+@_primitive
+def _folded_product(_typing: Any, one: Any, other: Any) -> Any:
+    """The product of two 64-bit numbers in 128 bits, its halves combined."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        product = builder.mul(*(builder.zext(argument, _WIDE) for argument in arguments))
+        high = builder.lshr(product, ir.Constant(_WIDE, 64))
+        return builder.trunc(builder.xor(product, high), _WORD)
+
+    return types.uint64(types.uint64, types.uint64), generate
+
+
+@helper
+def hash_bytes(data: Any, start: int, end: int) -> Any:
+    """A number that is the same for the same bytes, and hardly ever for others."""
+    value = np.uint64(end - start) * _OTHER_MULTIPLIER
+    place = start
+    while end - place > 16:
+        value = _folded_product(load8(data, place) ^ _MULTIPLIER, load8(data, place + 8) ^ value)
+        place += 16
+    left = end - place
+    first = load8(data, place) & low_bits(8 * min(left, 8))
+    second = load8(data, place + 8) & low_bits(8 * (left - 8)) if left > 8 else NONE
+    return _folded_product(_folded_product(first ^ _MULTIPLIER, second ^ value), _OTHER_MULTIPLIER)
+
+
+@helper
+def same_bytes(data: Any, one: int, other: int, length: int) -> bool:
+    """Whether `length` bytes are the same at two places."""
+    done = 0
+    while length - done >= 8:
+        if load8(data, one + done) != load8(data, other + done):
+            return False
+        done += 8
+    left = low_bits(8 * (length - done))
+    return bool((load8(data, one + done) & left) == (load8(data, other + done) & left))
