@@ -119,16 +119,38 @@ class RecordIds:
         return RecordIds, (self.sources, self.positions, self._which, self.suffixes)
 
 
+@dataclass(frozen=True)
+class FoundTexts:
+    """The texts of one field, found when the lines were checked."""
+
+    field: str
+    """The name of the field."""
+    data: npt.NDArray[np.uint8]
+    """The texts as UTF-8, with room behind them, as kernels want them."""
+    starts: Rows
+    """Where the text of each line begins."""
+    ends: Rows
+    """Where it ends."""
+    statuses: npt.NDArray[np.uint8]
+    """What each line holds under the field; see `thresher.kernels.json_text`."""
+
+    def take(self, rows: Rows) -> FoundTexts:
+        """The texts of some lines, in the same buffer."""
+        return FoundTexts(self.field, self.data, self.starts[rows], self.ends[rows], self.statuses[rows])
+
+
 class RawLines:
     """The lines that records were read from: one buffer, and where each line starts and ends in it."""
 
-    __slots__ = ("_view", "buffer", "ends", "starts")
+    __slots__ = ("_view", "buffer", "ends", "found", "starts")
 
-    def __init__(self, buffer: Any, starts: Rows, ends: Rows) -> None:
-        """`buffer` is anything that offers its bytes (an Arrow buffer, bytes, a map of shared memory)."""
+    def __init__(self, buffer: Any, starts: Rows, ends: Rows, found: FoundTexts | None = None) -> None:
+        """`buffer` is anything that offers its bytes (an Arrow buffer, bytes, a map of shared memory). `found`: the
+        texts of a field, where they are known already; they do not travel to another process."""
         self.buffer = buffer
         self.starts = starts
         self.ends = ends
+        self.found = found
         self._view = memoryview(buffer)
 
     def __len__(self) -> int:
@@ -150,7 +172,8 @@ class RawLines:
 
     def take(self, rows: Rows) -> RawLines:
         """Some of the lines, in the same buffer."""
-        return RawLines(self.buffer, self.starts[rows], self.ends[rows])
+        found = None if self.found is None else self.found.take(rows)
+        return RawLines(self.buffer, self.starts[rows], self.ends[rows], found)
 
     def compact(self) -> RawLines:
         """The same lines in a buffer that holds little else (a filtered batch must not drag what was dropped along)."""
@@ -168,7 +191,15 @@ class RawLines:
         gaps_are_line_feeds = bool((self.starts[1:] == self.ends[:-1] + 1).all())
         if gaps_are_line_feeds and last < self._view.nbytes and self._view[last] == 10:
             return self._view[first : last + 1]
-        return b"\n".join([*self.lines(), b""])
+        return b"\n".join([*self._stretches(), b""])
+
+    def _stretches(self) -> list[memoryview]:
+        """The lines, those that lie one behind the other in the buffer as one piece."""
+        breaks = np.flatnonzero(self.starts[1:] != self.ends[:-1] + 1)
+        view = self._view
+        starts = self.starts[np.concatenate(([0], breaks + 1))].tolist()
+        ends = self.ends[np.append(breaks, len(self.ends) - 1)].tolist()
+        return [view[start:end] for start, end in zip(starts, ends, strict=True)]
 
     @staticmethod
     def join(lines: Sequence[bytes | memoryview]) -> RawLines:

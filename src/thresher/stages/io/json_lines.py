@@ -16,10 +16,11 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from thresher.core.batch import DocumentBatch, FailedRows
+from thresher.core.batch import MOST_REMEMBERED, DocumentBatch, FailedRows
 from thresher.core.json_records import split_object
-from thresher.core.records import RawLines, RecordIds, Rows
+from thresher.core.records import FoundTexts, RawLines, RecordIds, Rows
 from thresher.core.task import RawChunk
+from thresher.stages.io import compiled
 from thresher.stages.io.lines import record_spans
 
 
@@ -42,14 +43,15 @@ def parse_chunk(chunk: RawChunk, fields: Sequence[str] | None = None) -> Documen
     starts, ends = record_spans(view)
     failed: list[FailedRows] = []
     utf8 = is_utf8(view)
-    if not (utf8 and all_objects(view, starts, ends)):
-        bad = _find_bad_lines(view, starts, ends, utf8)
-        if bad:
-            failed = _set_aside(bad, view, (starts, ends), chunk)
-            good = np.ones(len(starts), dtype=bool)
-            good[list(bad)] = False
-            starts, ends = starts[good], ends[good]
-    raw = RawLines(buffer, starts, ends)
+    doubtful, found = check_lines(view, starts, ends, find_texts=fields is None)
+    bad = _find_bad_lines(view, (starts, ends), doubtful if utf8 else np.arange(len(starts)), utf8)
+    if bad:
+        failed = _set_aside(bad, view, (starts, ends), chunk)
+        good = np.ones(len(starts), dtype=bool)
+        good[list(bad)] = False
+        starts, ends = starts[good], ends[good]
+        found = None if found is None else found.take(np.flatnonzero(good))
+    raw = RawLines(buffer, starts, ends, found)
     if fields is not None:
         raw = RawLines.join([keep_fields(line, frozenset(fields)) for line in raw.lines()])
     batch = DocumentBatch.from_lines(raw, RecordIds((chunk.source,), chunk.offset + starts), chunk.dataset_name)
@@ -57,8 +59,26 @@ def parse_chunk(chunk: RawChunk, fields: Sequence[str] | None = None) -> Documen
     return batch
 
 
+def check_lines(view: memoryview, starts: Rows, ends: Rows, find_texts: bool = False) -> tuple[Rows, FoundTexts | None]:
+    """The lines that may be no JSON objects and must be looked at closer; with `find_texts` also the texts of the field
+    that stages asked for last, which the same pass finds."""
+    kernels = compiled.kernels()
+    if kernels is None or not len(starts):
+        return np.arange(0 if all_objects(view, starts, ends) else len(starts)), None
+    characters = np.frombuffer(view, dtype=np.uint8)
+    field = kernels.asked_last() if find_texts and len(view) <= MOST_REMEMBERED else None
+    if field is None:
+        return np.flatnonzero(~kernels.are_objects(characters, starts, ends)), None
+    texts, statuses = kernels.extract_texts(characters, starts, ends, field)
+    found = FoundTexts(field, texts.data, texts.starts, texts.ends, statuses)
+    return np.flatnonzero(statuses == kernels.SLOW), found
+
+
 def is_utf8(view: memoryview) -> bool:
-    """Whether a buffer is valid UTF-8, decided by Arrow without making a text of it."""
+    """Whether a buffer is valid UTF-8, decided without making a text of it."""
+    kernels = compiled.kernels()
+    if kernels is not None:
+        return bool(kernels.is_valid(np.frombuffer(view, dtype=np.uint8)))
     offsets = pa.py_buffer(np.array([0, len(view)], dtype=np.int64))
     try:
         pa.Array.from_buffers(pa.large_string(), 1, [None, offsets, pa.py_buffer(view)]).validate(full=True)
@@ -87,11 +107,12 @@ def all_objects(view: memoryview, starts: Rows, ends: Rows) -> bool:
         return False
 
 
-def _find_bad_lines(view: memoryview, starts: Rows, ends: Rows, utf8: bool) -> dict[int, tuple[str, str]]:
-    """Number of each line that is no record, with the kind of error and what is wrong; `utf8`: the buffer is valid."""
+def _find_bad_lines(view: memoryview, spans: tuple[Rows, Rows], rows: Rows, utf8: bool) -> dict[int, tuple[str, str]]:
+    """Those of `rows` that are no records, with the kind of error and what is wrong; `utf8`: the buffer is valid."""
     bad: dict[int, tuple[str, str]] = {}
-    for row, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
-        fault = line_fault(view[start:end], utf8)
+    starts, ends = spans
+    for row in rows.tolist():
+        fault = line_fault(view[int(starts[row]) : int(ends[row])], utf8)
         if fault is not None:
             bad[row] = fault
     return bad

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from thresher.core.records import Rows
+from thresher.stages.io import compiled
 from thresher.stages.io.content import BOM
 from thresher.stages.io.damage import DamagedInputError
 
@@ -249,11 +250,14 @@ def line_spans(view: memoryview) -> tuple[Rows, Rows]:
 
 def _line_feeds(characters: npt.NDArray[np.uint8]) -> Rows:
     """Where the line feeds are; a large buffer is looked through by stretches, as the answers take as many bytes."""
+    kernels = compiled.kernels()
+    if kernels is not None:
+        found: Rows = kernels.find_line_feeds(characters)
+        return found
     if len(characters) <= _MOST_WINDOW:
         return np.flatnonzero(characters == 10)
     stretches = range(0, len(characters), _MOST_WINDOW)
-    found = [np.flatnonzero(characters[start : start + _MOST_WINDOW] == 10) + start for start in stretches]
-    return np.concatenate(found)
+    return np.concatenate([np.flatnonzero(characters[s : s + _MOST_WINDOW] == 10) + s for s in stretches])
 
 
 def record_spans(view: memoryview) -> tuple[Rows, Rows]:

@@ -9,12 +9,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from thresher.core.filesystem import FileInfo, StorageOptions, explained
 from thresher.core.source import ReadContext
 from thresher.core.unit import Piece
+from thresher.stages.io import compiled
 from thresher.stages.io.unchanged import open_piece
 
 _MAX_ROWS = 8192
@@ -171,11 +173,33 @@ def _invalid_rows(table: pa.Table, first: int) -> Iterator[int]:
 
 
 def _is_valid(table: pa.Table) -> bool:
+    kernels = compiled.kernels()
     try:
-        table.validate(full=True)
+        for column in table.columns:
+            is_text = pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
+            if kernels is None or not is_text:
+                column.validate(full=True)
+                continue
+            column.validate()
+            if not all(_is_utf8(chunk, kernels) for chunk in column.chunks):
+                return False
     except pa.ArrowInvalid:
         return False
     return True
+
+
+def _is_utf8(texts: pa.Array, kernels: Any) -> bool:
+    """Whether every text is valid. All of them together are, and none begins in the middle of a character."""
+    _, offsets_buffer, data_buffer = texts.buffers()
+    if not len(texts) or data_buffer is None:
+        return True
+    kind = np.int64 if pa.types.is_large_string(texts.type) else np.int32
+    offsets = np.frombuffer(offsets_buffer, dtype=kind)[texts.offset : texts.offset + len(texts) + 1].astype(np.int64)
+    data = np.frombuffer(data_buffer, dtype=np.uint8)[offsets[0] : offsets[-1]]
+    if not kernels.is_valid(data):
+        return False
+    starts = offsets[:-1][offsets[1:] > offsets[:-1]] - offsets[0]
+    return not bool((data[starts] & 0xC0 == 0x80).any())
 
 
 def _without_dictionary(column: pa.ChunkedArray) -> pa.ChunkedArray:

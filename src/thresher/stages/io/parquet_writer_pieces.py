@@ -19,6 +19,8 @@ import pyarrow.compute as pc
 
 from thresher.core.batch import DocumentBatch
 from thresher.core.json_records import column_array, encode_value, encoded_column, is_json, json_array, split_object
+from thresher.core.records import FoundTexts
+from thresher.stages.io import compiled
 
 MARK = b"thresher"
 NUMBERS = b"numbers"
@@ -74,9 +76,12 @@ def _line_columns(batch: DocumentBatch, lines: Sequence[memoryview]) -> dict[str
     firsts, raws = _values_by_key(lines)
     changed, removed = batch._changed, batch._removed
     columns: dict[str, PieceColumn] = {}
+    found = None if batch.raw_lines is None else batch.raw_lines.found
     for key, values in raws.items():
         if key not in removed and key not in changed:
-            columns[key] = PieceColumn((firsts[key], 0), *raw_array(values))
+            texts = None if found is None or found.field != key else _found_array(found)
+            made = raw_array(values) if texts is None else (texts, b"")
+            columns[key] = PieceColumn((firsts[key], 0), *made)
     for place, (key, mask) in enumerate(changed.items(), start=1):
         if key not in removed:
             row = _first_change(mask, len(lines))
@@ -125,6 +130,22 @@ def raw_array(values: Sequence[msgspec.Raw | None]) -> tuple[pa.Array, bytes]:
     if len(kinds) > 1 and not kinds <= set(b"tf"):
         return json_array([_canonical(raw) for raw in raws]), b""
     return column_array(values), b""
+
+
+def _found_array(found: FoundTexts) -> pa.Array | None:
+    """Texts that the reader found: as many copies fewer. `None` where there is more than texts and nulls, or less."""
+    kernels = compiled.kernels()
+    if kernels is None:
+        return None
+    is_text = found.statuses == kernels.OK
+    if not is_text.any() or not (is_text | (found.statuses == kernels.ABSENT)).all():
+        return None
+    offsets = np.concatenate(([0], (found.ends - found.starts).cumsum()))
+    view = found.data.data
+    texts = b"".join([view[s:e] for s, e in zip(found.starts.tolist(), found.ends.tolist(), strict=True)])
+    valid = None if is_text.all() else pa.py_buffer(np.packbits(is_text, bitorder="little"))
+    buffers = [valid, pa.py_buffer(offsets), pa.py_buffer(texts)]
+    return pa.Array.from_buffers(pa.large_string(), len(is_text), buffers)
 
 
 def _number_array(raws: list[bytes]) -> tuple[pa.Array, bytes]:

@@ -3,16 +3,31 @@
 
 from __future__ import annotations
 
+import importlib
 import json
+from collections.abc import Iterator
 
+import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.unit.stages.io.reading import lines_of
+from thresher.core.records import FoundTexts
 from thresher.core.task import RawChunk
-from thresher.stages.io.json_lines import all_objects, is_utf8, keep_fields, line_fault, parse_chunk
+from thresher.stages.io import compiled
+from thresher.stages.io.json_lines import all_objects, check_lines, is_utf8, keep_fields, line_fault, parse_chunk
 from thresher.stages.io.lines import record_spans
+
+
+@pytest.fixture(scope="module", params=["libraries", "kernels"], autouse=True)
+def checker(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Lines are checked by libraries, or by kernels where they are loaded: with the same result."""
+    kernels = importlib.import_module("thresher.kernels.json_text") if request.param == "kernels" else None
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compiled, "kernels", lambda: kernels)
+        yield
+
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=8),
@@ -96,6 +111,15 @@ def test_the_fast_check_accepts_ordinary_lines(parts: list[bytes]) -> None:
         assert all_objects(view, *record_spans(view))
 
 
+@given(st.lists(lines, max_size=8))
+def test_only_lines_that_are_objects_are_not_looked_at_closer(parts: list[bytes]) -> None:
+    view = memoryview(b"\n".join(parts))
+    starts, ends = record_spans(view)
+    doubtful, _ = check_lines(view, starts, ends)
+    for row in set(range(len(starts))) - set(doubtful.tolist()):
+        assert line_fault(view[int(starts[row]) : int(ends[row])]) is None or not is_utf8(view)
+
+
 @given(st.binary(max_size=40) | st.text(max_size=20).map(lambda text: text.encode("utf-8", "surrogatepass")))
 def test_utf8_is_what_python_takes_for_it(raw: bytes) -> None:
     try:
@@ -162,3 +186,24 @@ def test_fields_keep_their_bytes() -> None:
     line = b'{"a": 1.50,"b":"\\u0041", "c" : {"d":  []}, "\\u0065": 1}'
     assert bytes(keep_fields(line, frozenset("abe"))) == b'{"a": 1.50, "b": "\\u0041", "e": 1}'
     assert keep_fields(line, frozenset("abcdef")) is line
+
+
+def test_the_texts_that_stages_ask_for_are_found_when_the_next_chunk_is_checked() -> None:
+    from thresher.kernels.json_text import OK, SLOW, extract_texts
+
+    content = b'{"text": "a\\n"}\nnot json\n{"te\\u0078t": "b"}\n{"text": "c"}\n'
+    nothing = np.zeros(0, dtype=np.int64)
+    extract_texts(np.frombuffer(b"", dtype=np.uint8), nothing, nothing, "text")
+    raw = parse_chunk(RawChunk(content, 0, ("file:", "path"))).raw_lines
+    assert raw is not None
+    if raw.found is None:  # no kernels
+        return
+    assert raw.found.field == "text"
+    assert raw.found.statuses.tolist() == [OK, SLOW, OK]
+    assert texts_of(raw.found) == [b"a\n", b"", b"c"]
+    assert texts_of(raw.take(np.array([2, 0])).found) == [b"c", b"a\n"]
+
+
+def texts_of(found: FoundTexts | None) -> list[bytes]:
+    assert found is not None
+    return [found.data[start:end].tobytes() for start, end in zip(found.starts, found.ends, strict=True)]

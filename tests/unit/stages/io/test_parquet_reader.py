@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import tempfile
 from pathlib import Path
@@ -17,6 +18,8 @@ from tests.unit.stages.io.reading import read_all, read_units
 from thresher.core.source import ReadContext
 from thresher.core.unit import file12, unit_id
 from thresher.errors import InputError
+from thresher.stages.io import compiled
+from thresher.stages.io.parquet_file import find_invalid_rows
 from thresher.stages.io.parquet_reader import ParquetReader
 
 
@@ -208,3 +211,32 @@ def test_a_file_that_changed_after_listing_is_refused(tmp_path: Path) -> None:
     write(path, 6)
     with pytest.raises(InputError, match="changed after it was listed"):
         read_units(reader, iter(units))
+
+
+@pytest.mark.parametrize("with_kernels", [False, True])
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string()])
+@given(
+    values=st.lists(
+        st.none() | st.binary(max_size=6) | st.text(max_size=70).map(str.encode) | st.sampled_from([b"\xc3", b"\xa9"]),
+        max_size=6,
+    ),
+    skipped=st.integers(0, 2),
+)
+def test_rows_with_bad_text_are_those_that_python_cannot_decode(
+    with_kernels: bool, kind: pa.DataType, values: list[bytes | None], skipped: int
+) -> None:
+    def is_bad(value: bytes | None) -> bool:
+        try:
+            (value or b"").decode("utf-8")
+        except UnicodeDecodeError:
+            return True
+        return False
+
+    large = kind == pa.large_string()
+    stored = pa.array(values, type=pa.large_binary() if large else pa.binary())
+    texts = pa.Array.from_buffers(kind, len(stored), stored.buffers()).slice(skipped)
+    kernels = importlib.import_module("thresher.kernels.json_text") if with_kernels else None
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compiled, "kernels", lambda: kernels)
+        found = find_invalid_rows(pa.table({"text": texts, "n": range(len(texts))}))
+    assert found == [row for row, value in enumerate(values[skipped:]) if is_bad(value)]

@@ -21,8 +21,11 @@ from tests.unit.core.json_batches import batch_of_lines
 from tests.unit.stages.io.written_files import JOURNEYS, cut, joined, json_lines, written
 from thresher.core.batch import DocumentBatch
 from thresher.core.records import RecordIds
+from thresher.core.task import RawChunk
 from thresher.stages.io import local_file_writer, parquet_file_writer
+from thresher.stages.io.json_lines import parse_chunk
 from thresher.stages.io.parquet_writer import ParquetWriter
+from thresher.stages.io.parquet_writer_pieces import piece_table
 
 
 @pytest.fixture(autouse=True)
@@ -269,3 +272,28 @@ def test_pages_are_compressed_as_asked(compression, codec):
     content, _ = written(ParquetWriter("out", compression=compression), cut([b'{"a": 1}'], 0))
 
     assert pq.ParquetFile(io.BytesIO(content)).metadata.row_group(0).column(0).compression == codec
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [b'{"text": "a", "n": 1}', b'{"n": 2, "text": "\\u00e9\\n"}', b'{"text": ""}'],
+        [b'{"text": "a"}', b'{"text": null}', b"{}", b'{"text": "b"}'],
+        [b'{"text": null}', b"{}"],
+        [b'{"text": "a"}', b'{"text": 1}'],
+        [b'{"text": "a"}', b'{"te\\u0078t": "b"}'],
+    ],
+)
+def test_texts_that_the_reader_found_are_the_values_of_the_lines(lines: list[bytes]) -> None:
+    from thresher.kernels.json_text import extract_texts
+
+    extract_texts(np.frombuffer(b"{}", dtype=np.uint8), np.array([0]), np.array([2]), "text")  # stages ask for it
+    batch = parse_chunk(RawChunk(b"\n".join(lines) + b"\n", 0, ("file:", "path")))
+    assert batch.raw_lines is not None
+    assert batch.raw_lines.found is not None
+    rows = np.arange(len(lines))[::-1]
+    for made in (batch, batch.take(rows)):
+        found = piece_table(made, None)
+        found.validate(full=True)
+        made.raw_lines.found = None
+        assert found.equals(piece_table(made, None), check_metadata=True)
