@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The stage that counts the tokens of each document."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from thresher.core.batch import DocumentBatch
+from thresher.core.resources import NodeInfo, WorkerMetadata
+from thresher.core.stage import ProcessingStage
+from thresher.models.tokenizer import Tokenizer, check_tokenizer, load_tokenizer
+from thresher.stages.text.chain import field_name
+from thresher.stages.text.not_text import set_aside_without_text
+
+_CHUNK = 2**20
+"""So many characters are handed to the tokenizer at a time: what it makes of them takes many times their room."""
+
+
+class TokenCounter(ProcessingStage[DocumentBatch, DocumentBatch]):
+    """Write the number of tokens of each document's text into a column; the report has their sum."""
+
+    def __init__(
+        self,
+        tokenizer: str,
+        text_field: str = "text",
+        count_field: str = "token_count",
+        add_special_tokens: bool = False,
+    ) -> None:
+        """`tokenizer` is a tokenizer.json or the folder that holds it, a SentencePiece .model, `tiktoken:ENCODING` or
+        `hf:OWNER/NAME`. `add_special_tokens` counts those around a text too."""
+        self.tokenizer = check_tokenizer("TokenCounter.tokenizer", tokenizer)
+        self.text_field = field_name("TokenCounter", "text_field", text_field)
+        self.count_field = field_name("TokenCounter", "count_field", count_field)
+        self.add_special_tokens = add_special_tokens
+        self._tokenizer: Tokenizer | None = None
+
+    def inputs(self) -> tuple[list[str], list[str]]:
+        """The column that holds the text."""
+        return ["data"], [self.text_field]
+
+    def outputs(self) -> tuple[list[str], list[str]]:
+        """The column that gets the numbers."""
+        return ["data"], [self.count_field]
+
+    def setup_on_node(self, node_info: NodeInfo | None = None, worker_metadata: WorkerMetadata | None = None) -> None:
+        """Where the tokenizer must be fetched, that is done once per machine."""
+        if self.tokenizer.startswith(("hf:", "tiktoken:")):
+            self._loaded()
+
+    def setup(self, worker_metadata: WorkerMetadata | None = None) -> None:
+        """Load the tokenizer."""
+        self._tokenizer = self._loaded()
+
+    def process(self, task: DocumentBatch) -> DocumentBatch:
+        """Count, and write the column."""
+        if self._tokenizer is None:
+            self.setup()
+        assert self._tokenizer is not None
+        texts = task.values(self.text_field)
+        unfit = [row for row, text in enumerate(texts) if not isinstance(text, str)]
+        if unfit:
+            task = set_aside_without_text(task, unfit, self.text_field)
+            texts = [text for text in texts if isinstance(text, str)]
+        numbers: list[int] = []
+        for part in _chunks(texts):
+            numbers += self._tokenizer.count(part)
+        self.count("tokens", sum(numbers))
+        return task.replace(self.count_field, numbers)
+
+    def _loaded(self) -> Tokenizer:
+        return load_tokenizer("TokenCounter.tokenizer", self.tokenizer, self.add_special_tokens)
+
+
+def _chunks(texts: list[str]) -> Iterator[list[str]]:
+    start = characters = 0
+    for end, text in enumerate(texts, start=1):
+        characters += len(text)
+        if characters > _CHUNK or end == len(texts):
+            yield texts[start:end]
+            start, characters = end, 0
