@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from thresher.core.scores import rules_of
-from thresher.core.stage import ProcessingStage, SinkStage, SourceStage, task_types
+from thresher.core.stage import OrderedStage, ProcessingStage, SinkStage, SourceStage, needs_own_workers, task_types
 from thresher.errors import PlanError, UnsupportedError
 
 Stage = ProcessingStage[Any, Any]
@@ -29,6 +29,28 @@ def check_places(stages: Sequence[Stage], *, initial_tasks: bool) -> None:
         raise PlanError(f"{stages[0].name} reads its own input; leave initial_tasks out, or leave the reader out")
     if len(stages) == 1 and isinstance(stages[0], SinkStage) and not initial_tasks:
         raise PlanError(f"{stages[0].name} has nothing to write; put a reader before it or give initial_tasks")
+
+
+def check_ordered(stages: Sequence[Stage]) -> None:
+    """A stage that needs the tasks of a unit in order shares the worker of the writer, with all that follows it."""
+    first = next((number for number, stage in enumerate(stages) if isinstance(stage, OrderedStage)), None)
+    if first is None:
+        return
+    name = stages[first].name
+    if not isinstance(stages[-1], SinkStage):
+        raise PlanError(
+            f"{name} needs the tasks of a unit in order, which only those before a writer get; put a writer at the end"
+        )
+    for stage in stages[first:-1]:
+        if needs_own_workers(stage) or stage.batch_size > 1:
+            raise PlanError(
+                f"{stage.name} stands behind {name} and so runs in the worker that writes, but it needs workers or "
+                f"batches of its own; put it before {name}"
+            )
+    for number, stage in enumerate(stages):
+        fault = stage.place_fault(stages[:number]) if isinstance(stage, OrderedStage) else ""
+        if fault:
+            raise PlanError(f"{stage.name}: {fault}")
 
 
 def check_honoured(stages: Sequence[Stage]) -> None:

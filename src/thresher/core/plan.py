@@ -16,13 +16,21 @@ from typing import Any, Literal
 
 import msgspec
 
-from thresher.core.checks import check_columns, check_honoured, check_keeps_scores, check_places, check_task_types
+from thresher.core.checks import (
+    check_columns,
+    check_honoured,
+    check_keeps_scores,
+    check_ordered,
+    check_places,
+    check_task_types,
+)
 from thresher.core.pipeline import Pipeline, Stage
 from thresher.core.resources import Resources
 from thresher.core.scores import ScorePlan, ScoreSource, score_columns
 from thresher.core.stage import (
     CompositeStage,
     FunctionStage,
+    OrderedStage,
     SinkStage,
     SourceStage,
     check_settings,
@@ -149,6 +157,7 @@ def make_plan(pipeline: Pipeline, settings: PlanSettings | None = None, *, initi
         check_settings(stage)
     check_honoured(stages)
     check_places(stages, initial_tasks=initial_tasks)
+    check_ordered(stages)
     check_task_types(stages)
     check_columns(stages)
     if settings.keep_scores:
@@ -221,10 +230,13 @@ def _fused(stages: list[Stage], settings: PlanSettings) -> tuple[tuple[Op, ...],
     reads, writes = isinstance(stages[0], SourceStage), isinstance(stages[-1], SinkStage)
     last = len(stages) - 1
     fusion = settings.fusion and not settings.barrier
-    middle = _groups_of(stages, range(int(reads), last + 1 - int(writes)), fusion)
+    end = last + 1 - int(writes)
+    in_order = next((n for n in range(int(reads), end) if isinstance(stages[n], OrderedStage)), end)
+    middle = _groups_of(stages, range(int(reads), in_order), fusion)
     rows = [tuple(Step("process", number) for number in group) for group in middle]
     lone_first = bool(middle) and (_stands_alone(stages[middle[0][0]]) or not fusion)
-    write = (Step("write", last),) if writes else ()
+    ordered = tuple(Step("process", number) for number in range(in_order, end))
+    write = (*ordered, Step("write", last)) if writes else ()
     routes: dict[str, list[tuple[Step, ...]]] = {}
     if reads:
         read, parse = Step("read", 0), Step("parse", 0)

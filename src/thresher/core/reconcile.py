@@ -103,6 +103,9 @@ class Reconciler:
 
     def _identified(self, part: DocumentBatch) -> DocumentBatch:
         """`part` with the ids of the given records that it holds, else with new ones."""
+        if part._has_own_ids:
+            self._created += part.num_items
+            return _alias(part, part.ids)
         rows = known_rows(self._given, part)
         if rows is not None and self._claim(rows):
             return _alias(part, part.ids) if part.ids is not None else with_changes(self._given, part, rows)
@@ -149,6 +152,7 @@ def _alias(batch: DocumentBatch, ids: RecordIds | None) -> DocumentBatch:
     other = type(batch).__new__(type(batch))
     other.__dict__.update(batch.__dict__)
     other._ids = ids
+    other._has_own_ids = False
     other._dropped, other._failed = [], []
     if ids is not None:
         other._trace = other._before = None

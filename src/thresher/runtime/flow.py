@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from thresher.core.batch import FILTERED, DocumentBatch, DroppedRows, FailedRows
 from thresher.core.plan import Op, Plan, Step
 from thresher.core.source import ReadContext, SourceItem
-from thresher.core.stage import SourceStage
+from thresher.core.stage import OrderedStage, SourceStage
 from thresher.core.tally import StageTally
 from thresher.core.task import EmptyTask, RawChunk, Task
 from thresher.core.unit import Unit
@@ -24,7 +24,7 @@ from thresher.runtime.large_gate import gate_for
 from thresher.runtime.large_record import LargeRecord
 from thresher.runtime.memory_split import only_heads
 from thresher.runtime.orders import Produced, TaskOrder, TaskReport
-from thresher.runtime.settle import Outcome
+from thresher.runtime.settle import Outcome, settle_gathered
 from thresher.runtime.stage_call import run_group, run_stage
 
 if TYPE_CHECKING:
@@ -52,6 +52,8 @@ class Flow:
         self._large = LargeRecord(plan, op, gate_for(plan.settings.memory_bytes))
         self.scores: ScoreKeeper | None = None
         """Where scores are kept, or known ones used."""
+        self.kept: dict[int, Any] = {}
+        """What stages keep of this unit that need its tasks in order, by number of the stage."""
 
     def take_reports(self) -> list[TaskReport]:
         """What happened since this was last asked."""
@@ -211,6 +213,10 @@ class Flow:
         stage = self._plan.stages[step.stage]
         tally = self._count_in(step.stage, task)
         started = time.perf_counter()
+        if isinstance(stage, OrderedStage):
+            if step.stage not in self.kept:
+                self.kept[step.stage] = stage.begin_unit()
+            stage._kept = self.kept[step.stage]
         outcomes = run_stage(stage, task, tally, buffered=self._buffered)
         for outcome in outcomes:
             self._spent(step.stage, started)
@@ -218,6 +224,24 @@ class Flow:
             yield from outcome.tasks
             started = time.perf_counter()
         self._spent(step.stage, started)
+
+    def end_unit(self) -> TaskReport:
+        """Nothing more comes of the unit: what stages held back goes to the writer; what there is to report."""
+        for place, step in enumerate(self._op.steps):
+            if step.stage not in self.kept:
+                continue
+            stage = self._plan.stages[step.stage]
+            assert isinstance(stage, OrderedStage)
+            started = time.perf_counter()
+            outcome = settle_gathered(EmptyTask(), stage.end_unit(self.kept.pop(step.stage)))
+            self._spent(step.stage, started)
+            self._count_out(step.stage, outcome)
+            for task in outcome.tasks:
+                for _ in self._through(place + 1, task):
+                    raise AssertionError("what reaches a writer leaves no op")
+        for _ in self._leftover(EmptyTask()):
+            raise AssertionError("the op writes, so what is left goes to the unit's files")
+        return self.take_reports()[0]
 
     def _write(self, step: Step, task: Task) -> None:
         assert self._output is not None, "an op that writes has an output"

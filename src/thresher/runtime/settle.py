@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from thresher.core.batch import FILTERED, DocumentBatch, DroppedRows, FailedRows
+from thresher.core.gathered import Gathered
 from thresher.core.task import Task
 
 if TYPE_CHECKING:
@@ -47,6 +48,8 @@ class Outcome(msgspec.Struct):
 
 def settle(given: Task, made: Any, stage_name: str) -> Outcome:
     """The outcome of a stage that returned `made` (a task, a list, nothing) for `given`."""
+    if isinstance(made, Gathered):
+        return settle_gathered(given, made)
     if isinstance(given, DocumentBatch) and not isinstance(made, list | tuple | Task) and made is not None:
         return _settle_batch(given, made, stage_name)
     if isinstance(given, DocumentBatch) and isinstance(made, DocumentBatch):
@@ -66,6 +69,16 @@ def _settle_batch(given: DocumentBatch, made: Any, stage_name: str) -> Outcome:
     _inherit(given, found.batch)
     tasks: list[Task] = [found.batch] if len(found.batch) else []
     return Outcome(tasks, found.created, found.merged, 0, list(found.dropped), list(found.failed))
+
+
+def settle_gathered(given: Task, made: Gathered) -> Outcome:
+    """The outcome of a stage that holds records back; `given` hands on its metadata and its name."""
+    batch = made.batch
+    dropped, failed = list(batch._dropped), list(batch._failed)
+    batch._dropped, batch._failed = [], []
+    _inherit(given, batch)
+    tasks: list[Task] = [batch] if len(batch) else []
+    return Outcome(tasks, 0, made.merged, 0, dropped, failed)
 
 
 def _settle_nothing(given: Task) -> Outcome:

@@ -3,7 +3,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from thresher.kernels.counts import Texts
 
 
 class DocumentModifier:
@@ -21,5 +27,42 @@ class DocumentModifier:
         """The new text."""
         raise TypeError(f"{type(self).__name__} must define modify_document(text)")
 
+    def may_change(self, texts: Texts) -> npt.NDArray[np.bool_] | npt.NDArray[np.uint8] | None:
+        """For each of some texts, given as bytes, whether `modify_document` could change it; `None`: any of them.
+
+        Texts that it says no to are never made Python strings, so a cheap test is enough: it may say yes too often.
+        It may also give numbers: 0 is no, and any other comes back to `modify_knowing`.
+        """
+        return None
+
+    def modify_knowing(self, text: str, said: int) -> str:
+        """As `modify_document`, for a text of which `may_change` said something."""
+        return self.modify_document(text)
+
+    def preloads(self) -> list[str]:
+        """Modules that `may_change` imports, compiled kernels above all: they are made ready before workers start."""
+        return []
+
+    def take_counts(self) -> dict[str, int]:
+        """What it counted since this was last asked; `Modify` puts it into the report."""
+        return {}
+
     def load_model(self) -> None:
         """Once per worker, before the first document."""
+
+
+def has_byte_test(modifier: Any) -> bool:
+    """Whether `may_change` and `modify_knowing` speak for `modify_document`: nobody has overridden it behind them."""
+    if not isinstance(modifier, DocumentModifier) or "modify_document" in vars(modifier):
+        return False
+    work = _defined_at(modifier, "modify_document")
+    tests = _has_own(modifier, "may_change") and _defined_at(modifier, "may_change") <= work
+    return tests and (_defined_at(modifier, "modify_knowing") <= work or not _has_own(modifier, "modify_knowing"))
+
+
+def _defined_at(modifier: DocumentModifier, method: str) -> int:
+    return next(place for place, cls in enumerate(type(modifier).__mro__) if method in vars(cls))
+
+
+def _has_own(modifier: DocumentModifier, method: str) -> bool:
+    return getattr(type(modifier), method) is not getattr(DocumentModifier, method)

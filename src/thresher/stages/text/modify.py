@@ -4,15 +4,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from thresher.core.batch import DocumentBatch
 from thresher.core.resources import WorkerMetadata
 from thresher.core.stage import ProcessingStage
 from thresher.errors import UsageError
 from thresher.stages.text.chain import as_chain, field_name, spread
-from thresher.stages.text.document_modifier import DocumentModifier
+from thresher.stages.text.document_modifier import DocumentModifier, has_byte_test
 from thresher.stages.text.not_text import set_aside_without_text
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+    import pyarrow as pa
+
+    from thresher.kernels.counts import Texts
+
+    Said = npt.NDArray[np.bool_] | npt.NDArray[np.uint8] | None
 
 
 class Modify(ProcessingStage[DocumentBatch, DocumentBatch]):
@@ -48,6 +57,12 @@ class Modify(ProcessingStage[DocumentBatch, DocumentBatch]):
         """The columns that are written."""
         return ["data"], list(dict.fromkeys(self._outputs))
 
+    def preloads(self) -> list[str]:
+        """What finds the bytes of texts, and what the modifiers look at them with."""
+        links = zip(self._modifiers, self._inputs, self._outputs, strict=True)
+        testing = [link for link, source, target in links if source == target and has_byte_test(link)]
+        return [*(["thresher.kernels.json_text"] if testing else []), *(name for m in testing for name in m.preloads())]
+
     def setup(self, worker_metadata: WorkerMetadata | None = None) -> None:
         """Let the modifiers load their models."""
         for modifier in self._modifiers:
@@ -57,9 +72,22 @@ class Modify(ProcessingStage[DocumentBatch, DocumentBatch]):
 
     def process(self, task: DocumentBatch) -> DocumentBatch:
         """Rewrite every text; where nothing changes in a batch it is passed on as it is."""
+        self._take_counts()  # what a call that failed had counted
         for modifier, source, target in zip(self._modifiers, self._inputs, self._outputs, strict=True):
-            task = _modified(task, _function(modifier), source, target)
+            if source == target and has_byte_test(modifier):
+                task = _modified_where_needed(task, modifier, source)
+            else:
+                task = _modified(task, _function(modifier), source, target)
+        for name, n in self._take_counts():
+            self.count(name, n)
         return task
+
+    def _take_counts(self) -> list[tuple[str, int]]:
+        taken: list[tuple[str, int]] = []
+        for modifier in self._modifiers:
+            if isinstance(modifier, DocumentModifier):
+                taken.extend(modifier.take_counts().items())
+        return taken
 
 
 def _modified(batch: DocumentBatch, function: Callable[[str], str], source: str, target: str) -> DocumentBatch:
@@ -68,15 +96,81 @@ def _modified(batch: DocumentBatch, function: Callable[[str], str], source: str,
     if unfit:
         batch = set_aside_without_text(batch, unfit, source)
         texts = [text for text in texts if isinstance(text, str)]
-    new = [function(text) for text in texts]
-    for text in new:
-        if not isinstance(text, str):
-            raise TypeError(f"Modify: {function!r} returned a {type(text).__name__} for {source!r}; a string is needed")
+    new = [_text_of(function, text, source) for text in texts]
     if source != target:
         return batch.replace(target, new)
     changed = [text != before for text, before in zip(new, texts, strict=True)]
     texts.clear()  # a large text should not be there twice while its column is made
     return batch.replace(target, new, changed) if any(changed) else batch
+
+
+def _text_of(function: Callable[[str], str], text: str, field: str) -> str:
+    new = function(text)
+    if not isinstance(new, str):
+        raise TypeError(f"Modify: {function!r} returned a {type(new).__name__} for {field!r}; a string is needed")
+    return new
+
+
+# -- texts as bytes -------------------------------------------------------------------------------------------------
+
+
+def _modified_where_needed(batch: DocumentBatch, modifier: DocumentModifier, field: str) -> DocumentBatch:
+    """As `_modified`, but texts that the modifier cannot change stay bytes."""
+    import numpy as np
+
+    from thresher.kernels.counts import Texts
+    from thresher.stages.text.text_column import text_column
+
+    column = text_column(batch, field)
+    unfit = np.flatnonzero(~column.has_text(np.arange(len(batch), dtype=np.int64)))
+    if len(unfit):
+        batch = set_aside_without_text(batch, unfit.tolist(), field)
+        column = text_column(batch, field)
+    all_texts = column.texts
+    texts = Texts(all_texts.data, all_texts.starts[column.rows], all_texts.ends[column.rows])
+    maybe = modifier.may_change(texts)
+    new = _new_texts(texts, modifier, maybe, field)
+    if not new:
+        return batch
+    return batch.replace(field, _column_with(texts, new), [row in new for row in range(len(batch))])
+
+
+def _new_texts(texts: Texts, modifier: DocumentModifier, said: Said, field: str) -> dict[int, bytes]:
+    """The bytes of the texts that change, by row; one text at a time is a Python string."""
+    view = texts.data.data
+    found = {}
+    for row, (start, end) in enumerate(zip(texts.starts.tolist(), texts.ends.tolist(), strict=True)):
+        if said is not None and not said[row]:
+            continue
+        before = str(view[start:end], "utf-8", "surrogatepass")
+        if said is None:
+            new = _text_of(modifier.modify_document, before, field)
+        else:
+            new = modifier.modify_knowing(before, int(said[row]))
+        if new != before:
+            found[row] = new.encode()
+    return found
+
+
+def _column_with(texts: Texts, new: dict[int, bytes]) -> pa.Array:
+    """All texts as a column, some of them new."""
+    import numpy as np
+    import pyarrow as pa
+
+    from thresher.kernels.counts import PADDING
+
+    view = texts.data.data
+    parts: list[bytes | memoryview] = [
+        view[start:end] for start, end in zip(texts.starts.tolist(), texts.ends.tolist(), strict=True)
+    ]
+    for row, text in new.items():
+        parts[row] = text
+    offsets = np.zeros(len(parts) + 1, dtype=np.int64)
+    np.cumsum([len(part) for part in parts], out=offsets[1:])
+    joined = pa.py_buffer(b"".join([*parts, bytes(PADDING)]))
+    column = pa.LargeStringArray.from_buffers(len(parts), pa.py_buffer(offsets), joined)
+    column.validate(full=True)  # half a surrogate pair has no UTF-8: such a record stays out, and alone
+    return column
 
 
 def _function(modifier: Any) -> Callable[[str], str]:

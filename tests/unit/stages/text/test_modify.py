@@ -8,9 +8,12 @@ from typing import Any
 import pytest
 
 from tests.unit.core.json_batches import batch_of, batch_of_lines, written
+from thresher.core.batch import DocumentBatch
 from thresher.errors import UsageError
+from thresher.stages.text.byte_tests import holding
 from thresher.stages.text.document_modifier import DocumentModifier
 from thresher.stages.text.modifiers.newline_normalizer import NewlineNormalizer
+from thresher.stages.text.modifiers.pii_redactor import PiiRedactor
 from thresher.stages.text.modify import Modify
 
 
@@ -72,3 +75,74 @@ def test_a_modifier_that_returns_no_string_is_named() -> None:
 def test_a_wrong_parameter_is_refused_at_once(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         Modify(**arguments)
+
+
+class Marked(DocumentModifier):
+    """Changes texts with a mark, and says so by their bytes; notes what it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.counted: dict[str, int] = {}
+
+    def modify_document(self, text: str) -> str:
+        self.asked.append(text)
+        self.counted["marks"] = self.counted.get("marks", 0) + text.count("!")
+        if "fail" in text:
+            raise ValueError(text)
+        return text.replace("!", ".")
+
+    def may_change(self, texts: Any) -> Any:
+        return holding(texts, b"!")
+
+    def take_counts(self) -> dict[str, int]:
+        counted, self.counted = self.counted, {}
+        return counted
+
+
+class TestTheTestOverBytes:
+    def test_texts_that_it_says_no_to_are_never_looked_at(self) -> None:
+        modifier = Marked()
+        lines = [b'{"text":"a!"}', b'{"text" : "b"}', b'{"text":"\\u0021"}', b'{"text":"\xc3\xa9"}']
+        changed = Modify(modifier).process(batch_of_lines(lines))
+        assert modifier.asked == ["a!", "!"]
+        assert [bytes(line) for line in changed.json_lines()] == [b'{"text":"a."}', lines[1], b'{"text":"."}', lines[3]]
+
+    def test_later_stages_see_the_new_texts(self) -> None:
+        changed = Modify([Marked(), Shout()]).process(batch_of([{"text": "a!"}, {"text": "é"}, {"text": ""}]))
+        assert changed.values("text") == ["A.", "É", ""]
+        table = DocumentBatch([{"text": "a!"}, {"text": "b"}])
+        assert Modify(Marked()).process(table).values("text") == ["a.", "b"]
+
+    def test_records_that_were_left_out_before_are_left_out_here(self) -> None:
+        batch = Modify(Marked()).process(batch_of([{"text": f"{n}!"} for n in range(5)]))
+        fewer = Modify(NewlineNormalizer()).process(batch.take([4, 1]))
+        assert Modify(Marked()).process(fewer).values("text") == ["4.", "1."]
+
+    def test_a_subclass_with_a_method_of_its_own_is_asked_about_every_text(self) -> None:
+        class Other(Marked):
+            def modify_document(self, text: str) -> str:
+                return text + "?"
+
+        assert Modify(Other()).process(batch_of([{"text": "a"}])).values("text") == ["a?"]
+
+        class OtherRedactor(PiiRedactor):
+            def modify_document(self, text: str) -> str:
+                return "gone"
+
+            def may_change(self, texts: Any) -> Any:
+                return holding(texts, b"x")
+
+        assert Modify(OtherRedactor()).process(batch_of([{"text": "x"}])).values("text") == ["gone"]
+
+    def test_what_a_failed_call_counted_does_not_count(self) -> None:
+        stage = Modify(Marked())
+        with pytest.raises(ValueError, match="fail"):
+            stage.process(batch_of([{"text": "a!"}, {"text": "fail!"}]))
+        stage.process(batch_of([{"text": "b!!"}]))
+        assert stage.__dict__["_counts"] == {"marks": 2}
+
+    def test_kernels_are_made_ready_before_workers_start(self) -> None:
+        assert Modify(Shout()).preloads() == []
+        assert Modify(Marked()).preloads() == ["thresher.kernels.json_text"]
+        assert Modify(PiiRedactor()).preloads() == ["thresher.kernels.json_text", "thresher.kernels.pii"]
+        assert Modify(PiiRedactor(), output_fields="clean").preloads() == []

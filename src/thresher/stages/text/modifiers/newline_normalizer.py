@@ -4,8 +4,16 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
+from thresher.stages.text.byte_tests import holding
 from thresher.stages.text.document_modifier import DocumentModifier
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from thresher.kernels.counts import Texts
 
 _LINE_FEEDS = re.compile(r"\n{3,}")
 _CRLF = re.compile(r"(?:\r\n){3,}")
@@ -21,3 +29,7 @@ class NewlineNormalizer(DocumentModifier):
         if "\r\n\r\n\r\n" in text:
             text = _CRLF.sub("\r\n\r\n", text)
         return text
+
+    def may_change(self, texts: Texts) -> npt.NDArray[np.bool_]:
+        """Texts with three line ends in a row."""
+        return holding(texts, b"\n\n\n", b"\r\n\r\n\r\n")

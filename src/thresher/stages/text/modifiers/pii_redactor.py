@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What tells who somebody is, or opens what is theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from thresher.errors import UsageError, nearest
+from thresher.stages.text.document_modifier import DocumentModifier
+from thresher.stages.text.modifiers import name_model as names
+from thresher.stages.text.modifiers.pii_addresses import Span, emails, public_ips
+from thresher.stages.text.modifiers.pii_numbers import cards, ibans, phones
+from thresher.stages.text.modifiers.pii_secrets import secrets
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from thresher.kernels.counts import Texts
+
+FINDERS: dict[str, Callable[[str], Iterator[Span]]] = {
+    "key": secrets,
+    "email": emails,
+    "iban": ibans,
+    "card": cards,
+    "ip": public_ips,
+    "phone": phones,
+}
+"""Kinds in the order in which they are looked for: of two that overlap the first one counts."""
+NAME = "name"
+DEFAULT_REPLACEMENTS = {kind: f"<{kind.upper()}>" for kind in (*FINDERS, NAME)}
+
+
+class PiiRedactor(DocumentModifier):
+    """Replace e-mail addresses, public IP addresses, phone, card and account numbers, keys and tokens, and names.
+
+    Names need a model of the user's. The report says how many of each kind were replaced.
+    """
+
+    def __init__(
+        self, kinds: list[str] | None = None, replacements: dict[str, str] | None = None, name_model: Any = None
+    ) -> None:
+        """`kinds`: what to replace, of `email ip phone card iban key name`; all that can be found by default.
+
+        `replacements`: what to put in its place by kind, instead of `<EMAIL>` and so on. `name_model`: an object with
+        `find_names(text)`, or the name or folder of a GLiNER model; without it names are not looked for.
+        """
+        self.name_model = names.checked(name_model)
+        self.kinds = _checked_kinds(kinds, name_model)
+        self.replacements = DEFAULT_REPLACEMENTS | _checked_replacements(replacements)
+        self._model: names.NameModel | None = None
+        self._counts: dict[str, int] = {}
+
+    def load_model(self) -> None:
+        """Load the model that finds names, if names are asked for."""
+        if NAME in self.kinds and self._model is None:
+            self._model = names.load(self.name_model)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_model": None, "_counts": {}}
+
+    def modify_document(self, text: str) -> str:
+        """The text with replacements."""
+        return self._redacted(text, self.kinds)
+
+    def modify_knowing(self, text: str, said: int) -> str:
+        """As `modify_document`; only the kinds that the scan saw are looked for."""
+        from thresher.kernels.pii import KINDS
+
+        return self._redacted(text, [kind for kind in self.kinds if said & KINDS[kind]])
+
+    def _redacted(self, text: str, kinds: Sequence[str]) -> str:
+        found = self._find(text, kinds)
+        if not found:
+            return text
+        parts = []
+        done = 0
+        for start, end, kind in found:
+            parts += [text[done:start], self.replacements[kind]]
+            done = end
+            self._counts[kind] = self._counts.get(kind, 0) + 1
+        return "".join([*parts, text[done:]])
+
+    def find(self, text: str) -> list[tuple[int, int, str]]:
+        """Where something stands that is replaced, and of which kind; in order, without overlaps."""
+        return self._find(text, self.kinds)
+
+    def _find(self, text: str, kinds: Sequence[str]) -> list[tuple[int, int, str]]:
+        taken: list[tuple[int, int, str]] = []
+        for kind in kinds:
+            spans = self._names(text) if kind == NAME else FINDERS[kind](text)
+            taken = _merged(taken, [(start, end, kind) for start, end in spans if start < end])
+        return taken
+
+    def _names(self, text: str) -> Iterator[Span]:
+        self.load_model()
+        assert self._model is not None, "names are asked for, so there is a model"
+        for start, end in self._model.find_names(text):
+            yield max(0, int(start)), min(len(text), int(end))
+
+    def may_change(self, texts: Texts) -> npt.NDArray[np.uint8] | None:
+        """The kinds that could stand in each text, as a compiled scan sees it; a model must look at all of them."""
+        if NAME in self.kinds:
+            return None
+        from thresher.kernels.pii import kinds_in
+
+        return kinds_in(texts, self.kinds)
+
+    def preloads(self) -> list[str]:
+        """The compiled scan."""
+        return [] if NAME in self.kinds else ["thresher.kernels.pii"]
+
+    def take_counts(self) -> dict[str, int]:
+        """How many of each kind were replaced."""
+        counts, self._counts = self._counts, {}
+        return {f"replaced {kind}": counts[kind] for kind in self.kinds if kind in counts}
+
+
+def _merged(taken: list[tuple[int, int, str]], new: list[tuple[int, int, str]]) -> list[tuple[int, int, str]]:
+    """Both in order; of the new ones those that overlap none."""
+    if not new or not taken:
+        return _without_overlaps(sorted(new)) if new else taken
+    free = []
+    place = 0
+    for span in sorted(new):
+        while place < len(taken) and taken[place][1] <= span[0]:
+            place += 1
+        if place == len(taken) or span[1] <= taken[place][0]:
+            free.append(span)
+    return sorted([*taken, *_without_overlaps(free)])
+
+
+def _without_overlaps(spans: list[tuple[int, int, str]]) -> list[tuple[int, int, str]]:
+    kept: list[tuple[int, int, str]] = []
+    for span in spans:
+        if not kept or kept[-1][1] <= span[0]:
+            kept.append(span)
+    return kept
+
+
+def _checked_kinds(given: Any, name_model: Any) -> list[str]:
+    """The kinds in the order in which they are looked for."""
+    if given is None:
+        return [*FINDERS, *([NAME] if name_model is not None else [])]
+    legal = [*FINDERS, NAME]
+    if isinstance(given, str) or not given:
+        raise UsageError(f"PiiRedactor.kinds: {given!r} is not a list of kinds; there are {', '.join(legal)}")
+    for kind in given:
+        if kind not in legal:
+            raise UsageError(
+                f"PiiRedactor.kinds: {kind!r} is no kind.{nearest(str(kind), legal)} There are {', '.join(legal)}"
+            )
+    if NAME in given and name_model is None:
+        raise UsageError(
+            "PiiRedactor.kinds: names are found by a model, and there is none; give name_model=…: an object with "
+            "find_names(text), or a GLiNER model, or leave 'name' out"
+        )
+    return [kind for kind in legal if kind in given]
+
+
+def _checked_replacements(given: Any) -> dict[str, str]:
+    if given is None:
+        return {}
+    for kind, text in given.items():
+        if kind not in DEFAULT_REPLACEMENTS or not isinstance(text, str):
+            raise UsageError(
+                f"PiiRedactor.replacements: {kind!r}: {text!r} is not a text for a kind; "
+                f"there are {', '.join(DEFAULT_REPLACEMENTS)}"
+            )
+    return dict(given)

@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Quotation marks around a whole text."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from thresher.stages.text.document_modifier import DocumentModifier
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from thresher.kernels.counts import Texts
+
+_MARK = '"'
+
+
+class QuotationRemover(DocumentModifier):
+    """Take off the quotation marks of a text that begins and ends with one.
+
+    A text of several lines keeps them where its first line ends with a mark: then that line alone is the quotation.
+    """
+
+    def modify_document(self, text: str) -> str:
+        """The text between the marks."""
+        whole = text.strip()
+        if len(whole) <= 2 or text[0] != _MARK or text[-1] != _MARK:
+            return text
+        if "\n" in whole and text.partition("\n")[0].endswith(_MARK):
+            return text
+        return text[1:-1]
+
+    def may_change(self, texts: Texts) -> npt.NDArray[np.bool_]:
+        """Texts with a mark at either end."""
+        import numpy as np
+
+        quoted = np.zeros(len(texts.starts), dtype=np.bool_)
+        rows = np.flatnonzero(texts.ends - texts.starts > 2)
+        mark = ord(_MARK)
+        quoted[rows] = (texts.data[texts.starts[rows]] == mark) & (texts.data[texts.ends[rows] - 1] == mark)
+        return quoted
