@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A batch through the trimming of C4: the kernel does it, and asks the plain definition where it is not sure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from thresher.core.batch import DocumentBatch
+from thresher.kernels.c4_trim import KEPT, UNDECIDED, Trimming, trim
+from thresher.kernels.counts import PADDING
+from thresher.stages.text.not_text import set_aside_without_text
+from thresher.stages.text.text_column import Rows, TextColumn, text_column
+
+if TYPE_CHECKING:
+    from thresher.stages.text.c4_quality import C4QualityFilter
+
+_CODES = {"": 0, "lorem_ipsum": 1, "curly_bracket": 2, "too_few_sentences": 3}
+"""The outcomes of the kernel by the reasons of the stage."""
+
+
+def trimmed_batch(stage: C4QualityFilter, batch: DocumentBatch) -> DocumentBatch:
+    """The documents that are left, with their texts trimmed."""
+    column = text_column(batch, stage.text_field)
+    everything = np.arange(len(batch), dtype=np.int64)
+    has_text = column.has_text(everything)
+    if not has_text.all():
+        batch = set_aside_without_text(batch, np.flatnonzero(~has_text).tolist(), stage.text_field)
+        column = column.take(np.flatnonzero(has_text))
+    if not len(batch):
+        return batch
+    how = stage.trimming()
+    found = _by_definition(stage, column) if how is None else _by_kernel(stage, column, how)
+    return _applied(stage, batch, found)
+
+
+class _Found:
+    """What became of the texts of a batch."""
+
+    def __init__(self, outcome: Rows, sentences: Rows, changed: npt.NDArray[np.bool_], texts: list[Any]) -> None:
+        self.outcome, self.sentences, self.changed = outcome, sentences, changed
+        self.texts = texts
+        """The kept texts: runs of bytes with their lengths, in order."""
+
+
+def _by_definition(stage: C4QualityFilter, column: TextColumn) -> _Found:
+    rows = np.arange(len(column.rows), dtype=np.int64)
+    outcome, sentences = np.zeros(len(rows), dtype=np.int64), np.zeros(len(rows), dtype=np.int64)
+    changed = np.zeros(len(rows), dtype=np.bool_)
+    texts = []
+    for row, text in enumerate(column.strings(rows)):
+        made = stage.trim_document(text)
+        outcome[row], sentences[row] = _CODES[made.reason], made.sentences
+        if made.text is not None:
+            changed[row] = made.text != text
+            texts.append(_encoded(made.text))
+    return _Found(outcome, sentences, changed, texts)
+
+
+def _by_kernel(stage: C4QualityFilter, column: TextColumn, how: Trimming) -> _Found:
+    made = trim(column.counts.work, column.rows, how)
+    outcome, sentences, changed = made.outcome, made.sentences, made.changed.astype(np.bool_)
+    runs: list[Any] = []
+    first = 0
+    for row in np.flatnonzero(outcome == UNDECIDED).tolist():
+        runs.append(_run(made, first, row))
+        first = row + 1
+        text = column.strings(np.array([row], dtype=np.int64))[0]
+        asked = stage.trim_document(text)
+        outcome[row], sentences[row] = _CODES[asked.reason], asked.sentences
+        if asked.text is not None:
+            changed[row] = asked.text != text
+            runs.append(_encoded(asked.text))
+    runs.append(_run(made, first, len(outcome)))
+    return _Found(outcome, sentences, changed, runs)
+
+
+def _run(made: Any, first: int, last: int) -> tuple[npt.NDArray[np.uint8], Rows]:
+    """The kept texts of neighbouring records: their bytes, which lie one behind the other, and their lengths."""
+    if first == last:
+        return made.data[:0], np.zeros(0, dtype=np.int64)
+    kept = made.outcome[first:last] == KEPT
+    lengths = (made.ends[first:last] - made.starts[first:last])[kept]
+    return made.data[made.starts[first] : made.ends[last - 1]], lengths
+
+
+def _encoded(text: str) -> tuple[npt.NDArray[np.uint8], Rows]:
+    data = np.frombuffer(text.encode("utf-8", "surrogatepass"), dtype=np.uint8)
+    return data, np.array([len(data)], dtype=np.int64)
+
+
+def _applied(stage: C4QualityFilter, batch: DocumentBatch, found: _Found) -> DocumentBatch:
+    """Drop what is dropped, and put the new texts in."""
+    rest = batch
+    alive = np.arange(len(batch), dtype=np.int64)
+    for reason, code in _CODES.items():
+        if not reason or not (gone := found.outcome[alive] == code).any():
+            continue
+        scores = found.sentences[alive[gone]].tolist() if stage.thresholds(reason) else None
+        rest = rest.drop(np.flatnonzero(gone), reason, scores, stage.thresholds(reason) or None)
+        alive = alive[~gone]
+    changed = found.changed[alive]
+    if not changed.any():
+        return rest
+    return rest.replace(stage.text_field, _array(found.texts), changed.tolist())
+
+
+def _array(runs: list[Any]) -> pa.Array:
+    """The texts as a column, with room behind the last one, as kernels need it."""
+    lengths = np.concatenate([lengths for _, lengths in runs])
+    offsets = np.zeros(len(lengths) + 1, dtype=np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    data = np.concatenate([*(data for data, _ in runs), np.zeros(PADDING, dtype=np.uint8)])
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
+    array = pa.Array.from_buffers(pa.large_string(), len(lengths), buffers)
+    array.validate(full=True)  # half a surrogate pair has no UTF-8: such a record stays out, and alone
+    return array
