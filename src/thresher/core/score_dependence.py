@@ -8,6 +8,7 @@ Thresholds are what is left. Nothing is declared, so nothing can be declared wro
 from __future__ import annotations
 
 import ast
+import functools
 import hashlib
 import inspect
 import re
@@ -25,7 +26,9 @@ _NOT_SCORING = frozenset({"keep_document", "thresholds", "__init__", "__init_sub
 _OPAQUE = frozenset({"__getattr__", "__getattribute__", "__setattr__", "__slots__"})
 _REACHES_ANYTHING = frozenset({"vars", "locals", "eval", "exec"})
 _HARMLESS_DECORATORS = frozenset({"property", "staticmethod", "classmethod", "override", "abstractmethod"})
-_ASKED_BY_US = frozenset({"score_document", "score_view"})
+_BOUNDS = "allowed"
+"""The method of a rule over counts that says what it keeps."""
+_ASKED_BY_US = frozenset({"score_document", "counts", "score_counts"})
 """What a stage asks of a rule; an object may hold its own."""
 _DEEPEST = 6
 
@@ -73,6 +76,7 @@ def scoring_part(judge: Any) -> str | None:
 def _names_in_scoring(cls: type) -> frozenset[str] | None:
     """Attributes that a class and its bases look at outside of `keep_document`; `None`: that cannot be told."""
     names = set(_ASKED_BY_US)
+    deciding = _NOT_SCORING | ({_BOUNDS} if hasattr(cls, "score_counts") else frozenset())
     for base in cls.__mro__[:-1]:
         body = _class_body(base)
         if body is None or _OPAQUE & vars(base).keys():
@@ -81,21 +85,22 @@ def _names_in_scoring(cls: type) -> frozenset[str] | None:
         if any(callable(value) and name not in methods for name, value in vars(base).items() if name[:2] != "__"):
             return None
         for name, method in methods.items():
-            if name in _NOT_SCORING:
+            if name in deciding:
                 continue
-            found = _names_in_method(method)
+            found = _names_in_method(method, deciding)
             if found is None:
                 return None
             names |= found
     return frozenset(names)
 
 
-def _names_in_method(method: ast.FunctionDef) -> set[str] | None:
-    """Attributes of the first argument; `None` where it is used in any other way, such as handed to a function."""
+def _names_in_method(method: ast.FunctionDef, deciding: frozenset[str]) -> set[str] | None:
+    """Attributes of the first argument; `None` where it is used in any other way, such as handed to a function, or
+    where the method calls what decides."""
     own = next((argument.arg for argument in [*method.args.posonlyargs, *method.args.args]), None)
     decorators = {decorator.id if isinstance(decorator, ast.Name) else "" for decorator in method.decorator_list}
     inside = [node for statement in method.body for node in ast.walk(statement)]
-    if decorators - _HARMLESS_DECORATORS or any(map(_reaches_further, inside)):
+    if decorators - _HARMLESS_DECORATORS or any(_reaches_further(node, deciding) for node in inside):
         return None
     if own is None or "staticmethod" in decorators:
         return set()
@@ -107,10 +112,10 @@ def _names_in_method(method: ast.FunctionDef) -> set[str] | None:
     return None if len(uses) != len(reads) + len(types_of) or "__dict__" in names else names
 
 
-def _reaches_further(node: ast.AST) -> bool:
+def _reaches_further(node: ast.AST, deciding: frozenset[str]) -> bool:
     """Whether code calls what decides, or gets at variables by other ways than their names."""
     if isinstance(node, ast.Attribute):
-        return node.attr in _NOT_SCORING
+        return node.attr in deciding
     return isinstance(node, ast.Name) and node.id in _REACHES_ANYTHING
 
 
@@ -122,6 +127,7 @@ def _is_type_of(call: ast.Call, name: str) -> bool:
     return _is_name(call.func, "type") and len(call.args) == 1 and _is_name(call.args[0], name)
 
 
+@functools.cache
 def _class_body(cls: type) -> list[ast.stmt] | None:
     try:
         parsed = ast.parse(textwrap.dedent(inspect.getsource(cls))).body

@@ -40,6 +40,9 @@ class JudgingStage(ProcessingStage[In, Out]):
     """Where scores are kept: the stages right behind this one whose rules score every record here, so that a record
     that this stage drops has their scores too. `None`: scores are not kept, or an earlier stage sees to it."""
 
+    beside: tuple[JudgingStage[Any, Any], ...] = ()
+    """The stages behind this one whose rules see the same texts in the same call: what they will want is known."""
+
     @property
     def only_judges(self) -> bool:
         """Whether that is certain: a subclass may do more."""
@@ -93,6 +96,11 @@ class ScorePlan:
 def memo_key(column: str, text_field: str) -> tuple[str, str]:
     """Under which key a batch remembers scores; they are forgotten when the text is changed."""
     return f"{SCORE}{column}", text_field
+
+
+def score_list(remembered: Any) -> list[Any]:
+    """Scores that a batch remembers, as Python values. An array of numbers stands for a list without gaps."""
+    return remembered if isinstance(remembered, list) else list(remembered.tolist())
 
 
 def column_name(stage: str, rule: str) -> str:

@@ -72,6 +72,10 @@ class ProcessingStage(Generic[In, Out]):
     def teardown(self) -> None:
         """Once per worker at its end, also after an error."""
 
+    def preloads(self) -> list[str]:
+        """Modules that its workers will need: imported before workers are forked, so that it happens once."""
+        return []
+
     def num_workers(self) -> int | None:
         """How many workers of its own the stage wants; `None` leaves it to the executor."""
         own: int | None = self.__dict__.get("_num_workers")
@@ -149,6 +153,42 @@ class SourceStage(ProcessingStage[Task, Out]):
     def parse(self, task: Task) -> Out:
         """Make a task of a chunk. What is already parsed is returned as it is."""
         raise TypeError(f"{type(self).__name__} must define parse()")
+
+
+class OrderedStage(ProcessingStage[In, Out]):
+    """A stage that gets the tasks of one unit in order, on one worker, and may hold records back until the unit ends.
+
+    It runs right before the writer, which works in the same way, together with all stages that stand between them.
+    """
+
+    row_wise = False
+    _kept: Any = None
+    """What it keeps of the unit at hand; the framework lays it here before a call. `None` outside of a run."""
+
+    def begin_unit(self) -> Any:
+        """Something to keep records in, made when the first task of a unit comes."""
+        raise TypeError(f"{type(self).__name__} must define begin_unit()")
+
+    def take(self, kept: Any, task: In) -> Any:
+        """Work on the next task: what goes on now, as `Gathered`. `kept` may change only where nothing can fail."""
+        raise TypeError(f"{type(self).__name__} must define take(kept, task)")
+
+    def end_unit(self, kept: Any) -> Any:
+        """What was held back, as `Gathered`: nothing more comes of the unit."""
+        raise TypeError(f"{type(self).__name__} must define end_unit(kept)")
+
+    def place_fault(self, before: Sequence[ProcessingStage[Any, Any]]) -> str:
+        """Why the stage cannot do its work behind these stages; empty if it can."""
+        return ""
+
+    def process(self, task: In) -> Any:
+        """The next task of the unit at hand; without a run, a task that is a unit of its own."""
+        if self._kept is not None:
+            return self.take(self._kept, task)
+        from thresher.core.batch import concat_batches
+
+        kept = self.begin_unit()
+        return concat_batches([self.take(kept, task).batch, self.end_unit(kept).batch])
 
 
 class SinkStage(ProcessingStage[In, Out]):

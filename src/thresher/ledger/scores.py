@@ -81,15 +81,22 @@ class ScoreRows:
         return 16 * len(self.positions) + 9 * len(self.positions) * len(self.columns)
 
 
-def pack_rows(ids: RecordIds, columns: Mapping[str, Sequence[Any]]) -> ScoreRows | None:
-    """The scores of records that were read; `None` where there are none such."""
+def pack_rows(ids: RecordIds, columns: Mapping[str, Sequence[Any] | npt.NDArray[Any]]) -> ScoreRows | None:
+    """The scores of records that were read; `None` where there are none such. An array is one of all scores."""
     rows = np.arange(len(ids), dtype=np.int64)
     if ids.suffixes is not None:
         rows = np.array([row for row in range(len(ids)) if not ids.suffixes[row]], dtype=np.int64)
     if not len(rows):
         return None
-    packed = {name: pack([scores[row] for row in rows.tolist()]) for name, scores in columns.items()}
+    packed = {name: _packed(scores, rows) for name, scores in columns.items()}
     return ScoreRows(tuple(prefix for prefix, _ in ids.sources), ids.which[rows], ids.positions[rows], packed)
+
+
+def _packed(scores: Sequence[Any] | npt.NDArray[Any], rows: npt.NDArray[np.int64]) -> Packed:
+    if isinstance(scores, np.ndarray) and scores.dtype in (np.int64, np.float64):
+        kind = "int" if scores.dtype == np.int64 else "float"
+        return Packed(kind, scores[rows], np.ones(len(rows), dtype=np.bool_))
+    return pack([scores[row] for row in rows.tolist()])
 
 
 def pack(scores: Sequence[Any]) -> Packed:

@@ -21,6 +21,16 @@ REUSED, MISSING = "scores_reused", "scores_missing"
 """Numbers of the report, per stage: scores that another run had, and that it had not."""
 
 
+def introduce(plan: Plan) -> None:
+    """Tell stages that judge the same texts in one call of each other, so that what they want is worked out at once."""
+    for op in plan.ops:
+        for stretch in stretches(plan.stages, [step.stage for step in op.steps]):
+            members = [plan.stages[number] for number in stretch]
+            for place, stage in enumerate(members):
+                assert isinstance(stage, JudgingStage)
+                stage.beside = tuple(later for later in members[place + 1 :] if isinstance(later, JudgingStage))
+
+
 class ScoreKeeper:
     """Knows which stage lends and keeps which columns."""
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Iterator
+from typing import Any
 
 from thresher.core.plan import Op, Plan
 from thresher.core.resources import NodeInfo, WorkerMetadata
 from thresher.core.source import ReadContext
-from thresher.core.stage import overrides
+from thresher.core.stage import OrderedStage, overrides
 from thresher.core.tally import Tally
 from thresher.core.unit import Unit
 from thresher.ledger.place import JOIN_PREFIX
@@ -21,7 +22,8 @@ from thresher.ledger.records import CommitRecord
 from thresher.ledger.unit_output import UnitOutput, join
 from thresher.runtime.flow import Flow
 from thresher.runtime.orders import Produced, TaskOrder, TaskReport, WorkerSetup
-from thresher.runtime.score_keeper import ScoreKeeper
+from thresher.runtime.preload import compile_kernels
+from thresher.runtime.score_keeper import ScoreKeeper, introduce
 
 
 class SetupFailed(Exception):
@@ -40,7 +42,10 @@ class Worker:
         self._metadata = setup.metadata
         self._ready: list[int] = []
         self._outputs: dict[tuple[str, int], UnitOutput] = {}
+        self._kept: dict[tuple[str, int], tuple[Op, dict[int, Any]]] = {}
+        """By unit and epoch: what stages keep that need its tasks in order, and the op they are in."""
         self._flows: dict[int, Flow] = {}
+        introduce(setup.plan)
         self._scores = ScoreKeeper(setup.plan) if setup.plan.scores is not None else None
 
     # -- running ------------------------------------------------------------------------------------------------------
@@ -54,6 +59,8 @@ class Worker:
         output = self._output(order) if op.writes else None
         flow = Flow(self.plan, op, order, context, output)
         flow.scores = self._scores
+        if order.unit is not None and any(isinstance(self.plan.stages[s.stage], OrderedStage) for s in op.steps):
+            flow.kept = self._kept.setdefault((order.unit.id, order.epoch), (op, {}))[1]
         self._flows[id(order)] = flow
         return flow.run()
 
@@ -119,18 +126,25 @@ class Worker:
             return join(self._place, self.plan.sink, unit)
         if output is None:
             output = UnitOutput(self._place, self.plan.sink, unit, epoch)
+        op, kept = self._kept.pop((unit.id, epoch), (None, {}))
+        if op is not None:
+            flow = Flow(self.plan, op, TaskOrder(op.index, unit, epoch, []), ReadContext(), output)
+            flow.scores, flow.kept = self._scores, kept
+            tally.add(flow.end_unit().tally)
         return output.commit(tally)
 
     def discard(self, unit_id: str, epoch: int) -> None:
         """Remove what was written for epochs of a unit before `epoch`."""
         for key in [key for key in self._outputs if key[0] == unit_id and key[1] < epoch]:
             self._outputs.pop(key).abort()
+            self._kept.pop(key, None)
 
     def teardown(self) -> None:
         """End: files of unfinished units are removed, stages are torn down."""
         for output in self._outputs.values():
             output.abort()
         self._outputs.clear()
+        self._kept.clear()
         while self._ready:
             stage = self.plan.stages[self._ready.pop()]
             try:
@@ -141,6 +155,7 @@ class Worker:
 
 def set_up_node(plan: Plan, node: NodeInfo | None = None) -> None:
     """Once per machine, before any worker is set up."""
+    compile_kernels(plan)
     for stage in plan.stages:
         if overrides(stage, "setup_on_node"):
             stage.setup_on_node(node or NodeInfo(), WorkerMetadata())

@@ -23,6 +23,7 @@ from thresher.runtime.death_notes import keep_notes_in
 from thresher.runtime.launch import FIRST_FD
 from thresher.runtime.memory import MemoryKeeper, choose_memory_pool, private_bytes, watch_for_out_of_memory
 from thresher.runtime.orders import WorkerSetup
+from thresher.runtime.preload import has_kernels
 from thresher.runtime.process_control import (
     Ended,
     end_when_asked,
@@ -142,7 +143,7 @@ def _settle_in(request: msg.Fork) -> None:
 
 def set_up_node_apart(setup: WorkerSetup) -> str:
     """Run `setup_on_node` in a process of its own, so that the zygote stays single-threaded; the error, if any."""
-    if not any(overrides(stage, "setup_on_node") for stage in setup.plan.stages):
+    if not has_kernels(setup.plan) and not any(overrides(stage, "setup_on_node") for stage in setup.plan.stages):
         return ""
     zygote = os.getpid()
     report = os.memfd_create("thresher-node", os.MFD_CLOEXEC)

@@ -119,6 +119,7 @@ class _Server:
         os._exit(0)
 
     def _load(self, message: Load) -> None:
+        from thresher.runtime.preload import import_modules
         from thresher.runtime.setup_pickle import load_setup
         from thresher.runtime.worker_start import set_up_node_apart
 
@@ -133,6 +134,8 @@ class _Server:
         try:
             self._setup = load_setup(message.setup)
             self._error = set_up_node_apart(self._setup)
+            if not self._error:
+                import_modules(self._setup.plan)
         except BaseException:  # an import of a user's module may raise anything, SystemExit included
             self._error = traceback.format_exc()
         gc.collect()

@@ -16,8 +16,6 @@ from thresher.core import json_records
 from thresher.core.json_records import encode_value, encoded_column, patch_line
 from thresher.stages.io import lines
 from thresher.stages.io.lines import first_line_end, last_line_end, line_spans
-from thresher.stages.text import text_view
-from thresher.stages.text.text_view import word_stats
 
 texts = st.text(st.characters(codec="utf-8"), max_size=80)
 records = st.dictionaries(st.sampled_from(["text", "a", "b c", 'q"']), st.one_of(texts, st.integers(), st.none()))
@@ -28,7 +26,6 @@ unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.function_
 def _all_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if seven bytes were a megabyte."""
     monkeypatch.setattr(json_records, "_LARGE", 7)
-    monkeypatch.setattr(text_view, "_SLICE", 7)
     monkeypatch.setattr(lines, "_WINDOW", 4)
     monkeypatch.setattr(lines, "_MOST_WINDOW", 8)
 
@@ -55,14 +52,6 @@ def test_a_long_line_is_patched_like_a_short_one(
     assert patch_line(memoryview(line), encoded, removed) == expected
     kept = {key: value for key, value in record.items() if key not in removed}
     assert json.loads(expected) == {**kept, **changes}
-
-
-@pytest.mark.usefixtures("_all_is_large")
-@unhurried
-@given(st.text(st.sampled_from("ab é\n\t\u3000\U0001f600"), max_size=100))
-def test_words_are_counted_as_split_would(text: str) -> None:
-    words = text.split()
-    assert word_stats(text) == (len(words), len("".join(words)))
 
 
 @pytest.mark.usefixtures("_all_is_large")

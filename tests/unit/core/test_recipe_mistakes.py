@@ -47,7 +47,7 @@ MISTAKES = [
         "  - WordCountFilter: {min_word: 5}\n",
         (
             "recipe:3: stages[0].WordCountFilter.min_word: WordCountFilter has no parameter 'min_word'. Did you mean "
-            "'min_words'? It takes: min_words, max_words, text_field, score_field, invert, name, resources, "
+            "'min_words'? It takes: min_words, max_words, lang, text_field, score_field, invert, name, resources, "
             "batch_size, num_workers, timeout_s, max_attempts"
         ),
     ),

@@ -3,10 +3,9 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from typing import Any
-
-from thresher.stages.text.text_view import TextView
 
 
 class DocumentFilter:
@@ -41,22 +40,16 @@ class DocumentFilter:
         stores them under other names gets all its attributes that are numbers.
         """
         numbers = {name.lstrip("_"): value for name, value in vars(self).items() if _is_number(value)}
-        parameters = inspect.signature(type(self)).parameters
+        own: Any = type(self)
+        parameters = _parameters(own)
         named = {name: value for name, value in numbers.items() if name in parameters}
         return named or numbers
 
 
+@functools.cache
+def _parameters(cls: Any) -> frozenset[str]:
+    return frozenset(inspect.signature(cls).parameters)
+
+
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-class TextRule(DocumentFilter):
-    """A rule that comes with Thresher: it scores a `TextView`, which rules in a row share."""
-
-    def score_view(self, view: TextView) -> Any:
-        """The score of a text that other rules may have looked at before."""
-        raise TypeError(f"{type(self).__name__} must define score_view(view)")
-
-    def score_document(self, text: str) -> Any:
-        """The score of a text."""
-        return self.score_view(TextView(text))

@@ -8,8 +8,8 @@ from typing import Any
 
 from thresher.core.batch import DocumentBatch
 from thresher.core.stage import ProcessingStage
-from thresher.stages.text.score_filter import Filter, _keep_of_any, _rule_name, _TextJudge, _threshold
-from thresher.stages.text.text_view import text_views
+from thresher.stages.text.link import Link, keep_of_any, rule_name, threshold_of
+from thresher.stages.text.score_filter import Filter, TextJudge
 
 
 @dataclass(frozen=True)
@@ -28,22 +28,22 @@ class Judged:
 
 def judged_rules(stage: ProcessingStage[Any, Any], batch: DocumentBatch) -> list[Judged]:
     """Every rule of a stage on the first document of a batch; empty for a stage that has no rules."""
-    if isinstance(stage, _TextJudge):
-        return [_judged_text(link, batch) for link in stage._links()]
+    if isinstance(stage, TextJudge):
+        return [_judged_text(link, batch) for link in stage.links()]
     if isinstance(stage, Filter):
         rules = zip(stage._judges, stage._fields, stage._inverted, strict=True)
         return [_judged_value(judge, batch.values(name)[0], inverted) for judge, name, inverted in rules]
     return []
 
 
-def _judged_text(link: Any, batch: DocumentBatch) -> Judged:
-    view = text_views(batch, link.text_field)[0]
-    if view is None:
+def _judged_text(link: Link, batch: DocumentBatch) -> Judged:
+    text = batch.values(link.text_field)[0]
+    if not isinstance(text, str):
         return Judged(link.rule, None, link.threshold, False)
-    score = link.score(view)
+    score = link.score(text)
     kept = link.keep is None or bool(link.keep(score)) is not link.invert
     return Judged(link.rule, score, link.threshold, kept)
 
 
 def _judged_value(judge: Any, value: Any, inverted: bool) -> Judged:
-    return Judged(_rule_name(judge), value, _threshold(judge), bool(_keep_of_any(judge)(value)) is not inverted)
+    return Judged(rule_name(judge), value, threshold_of(judge), bool(keep_of_any(judge)(value)) is not inverted)

@@ -3,11 +3,18 @@
 
 from __future__ import annotations
 
-from thresher.stages.text.document_filter import TextRule
-from thresher.stages.text.text_view import TextView
+import math
+from typing import TYPE_CHECKING
+
+from thresher.stages.text.count_rule import CountRule
+from thresher.stages.text.formula import share, shares
+from thresher.stages.text.passages import lines_of
+
+if TYPE_CHECKING:
+    from thresher.stages.text.formula import Counted, Needed, Scores
 
 
-class RepeatedLinesFilter(TextRule):
+class RepeatedLinesFilter(CountRule):
     """Drop documents most of whose lines come again and again.
 
     The score is the number of different lines divided by the number of lines: it falls as lines repeat. A document is
@@ -20,11 +27,19 @@ class RepeatedLinesFilter(TextRule):
         """The bound is an allowed value."""
         self.max_repeated_line_fraction = max_repeated_line_fraction
 
-    def score_view(self, view: TextView) -> float:
+    def score_document(self, text: str) -> float:
         """Different lines per line."""
-        lines = view.lines
-        return lines.distinct / lines.number if lines.number else 0.0
+        lines = lines_of(text)
+        return share(len(set(lines)), len(lines), 0.0)
 
-    def keep_document(self, score: float) -> bool:
-        """Whether enough lines are different."""
-        return score >= self.max_repeated_line_fraction
+    def counts(self) -> Needed:
+        """Lines, and different ones."""
+        return ("lines", 0), ("distinct_lines", 0)
+
+    def score_counts(self, counts: Counted) -> Scores:
+        """The same share."""
+        return shares(counts["distinct_lines", 0], counts["lines", 0], 0.0)
+
+    def allowed(self) -> tuple[float, float]:
+        """Shares from the bound on."""
+        return self.max_repeated_line_fraction, math.inf

@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+import gzip
 import itertools
 import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 import zstandard
 from hypothesis import strategies as st
@@ -44,15 +46,34 @@ texts = st.one_of(st.text(max_size=60), st.lists(st.sampled_from(PIECES), max_si
 """Any text, and texts that are made of what is easily counted wrongly."""
 
 DATA = Path(os.environ.get("THRESHER_TEXT_DATA", Path(__file__).parents[6] / "shared" / "data" / "text"))
+FILES = (
+    "books.jsonl.zst",
+    "code.jsonl.zst",
+    "dictionary.jsonl.zst",
+    "fortunes.jsonl.zst",
+    "handbook.jsonl.gz",
+    "manpages.jsonl.zst",
+    "mixed-sample.parquet",
+    "noise.jsonl.zst",
+    "wiki.jsonl.zst",
+)
 SHARDS = ("books", "manpages", "fortunes", "noise", "wiki", "dictionary", "code")
 
 
 def real_texts(per_shard: int = 150) -> Iterator[str]:
     """The first documents of every shard of the text collection; the test is skipped where it is not at hand."""
+    for shard in SHARDS:
+        yield from itertools.islice(all_texts(f"{shard}.jsonl.zst"), per_shard)
+
+
+def all_texts(file: str) -> Iterator[str]:
+    """All documents of a file of the text collection."""
     if not DATA.is_dir():
         pytest.skip(f"the text collection is not at {DATA}; set THRESHER_TEXT_DATA to its folder")
-    for shard in SHARDS:
-        with open(DATA / f"{shard}.jsonl.zst", "rb") as file:
-            lines = zstandard.ZstdDecompressor().stream_reader(file).read(4_000_000).split(b"\n")[:-1]
-        for line in itertools.islice(lines, per_shard):
-            yield json.loads(line)["text"]
+    path = DATA / file
+    if path.suffix == ".parquet":
+        yield from pq.read_table(path, columns=["text"])["text"].to_pylist()
+        return
+    open_text = zstandard.open if path.suffix == ".zst" else gzip.open
+    with open_text(path, "rt", encoding="utf-8") as lines:
+        yield from (json.loads(line)["text"] for line in lines)

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A random part of the records, the same one on every run."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING
+
+from thresher.core.batch import DocumentBatch
+from thresher.core.stage import ProcessingStage
+from thresher.errors import UsageError
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from thresher.core.records import RecordIds
+
+
+class SamplerFilter(ProcessingStage[DocumentBatch, DocumentBatch]):
+    """Keep a random part of the records; a record's id and a seed decide, so every run keeps the same ones.
+
+    Each record has a number from 0 to 1 that follows from its id and the seed, and is kept when that is below `rate`: a
+    larger rate keeps all that a smaller one keeps. The number is the score of a dropped record.
+    """
+
+    def __init__(self, rate: float = 0.5, seed: int = 0) -> None:
+        """`rate` is the share that is kept, from 0 to 1; another `seed` makes another choice."""
+        if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 <= rate <= 1:
+            raise UsageError(f"SamplerFilter.rate: {rate!r} is not a share from 0 to 1")
+        self.rate = rate
+        self.seed = seed
+
+    def process(self, task: DocumentBatch) -> DocumentBatch:
+        """Drop the others."""
+        import numpy as np
+
+        numbers = draws(_ids_of(task), self.seed)
+        gone = np.flatnonzero(numbers >= self.rate)
+        if not len(gone):
+            return task
+        return task.drop(gone, "SamplerFilter", numbers[gone].tolist(), {"rate": self.rate})
+
+
+def _ids_of(batch: DocumentBatch) -> RecordIds:
+    """The records' own ids; those that a user's code has just made are named after their task."""
+    import numpy as np
+
+    from thresher.core.records import RecordIds
+
+    if batch.ids is not None:
+        return batch.ids
+    return RecordIds(((f"{batch.task_id}:", ""),), np.arange(batch.num_items, dtype=np.int64))
+
+
+def draws(ids: RecordIds, seed: int) -> npt.NDArray[np.float64]:
+    """A number from 0 to 1 for each record, evenly spread; it follows from the record's id and the seed."""
+    import numpy as np
+
+    if ids.suffixes is None:
+        keys = np.array([_key(prefix, "", seed) for prefix, _ in ids.sources], dtype=np.uint64)[ids.which]
+    else:
+        prefixes = [ids.sources[source][0] for source in ids.which.tolist()]
+        pairs = zip(prefixes, ids.suffixes, strict=True)
+        keys = np.array([_key(prefix, suffix, seed) for prefix, suffix in pairs], dtype=np.uint64)
+    return (_mixed(_mixed(ids.positions.astype(np.uint64)) ^ keys) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+def _key(prefix: str, suffix: str, seed: int) -> int:
+    name = f"{seed}\n{prefix}\n{suffix}".encode("utf-8", "surrogatepass")
+    return int.from_bytes(hashlib.blake2b(name, digest_size=8).digest(), "little")
+
+
+def _mixed(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """SplitMix64's last steps: every bit of the result depends on every bit of the value."""
+    import numpy as np
+
+    values = values + np.uint64(0x9E3779B97F4A7C15)
+    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return values ^ (values >> np.uint64(31))

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kernels are loaded before workers are forked, and only for a plan that has rules for them."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from thresher import (
+    DocumentBatch,
+    JsonlReader,
+    JsonlWriter,
+    LocalExecutor,
+    Pipeline,
+    ProcessingStage,
+    ScoreFilter,
+    SerialExecutor,
+    WordCountFilter,
+)
+from thresher.core.plan import make_plan
+from thresher.kernels import compile
+from thresher.runtime import preload
+
+
+class Witness(ProcessingStage[DocumentBatch, DocumentBatch]):
+    """Counts batches that came when Numba was loaded."""
+
+    name = "witness"
+
+    def process(self, task: DocumentBatch) -> DocumentBatch:
+        self.count("with_numba", int("thresher.kernels.places" in sys.modules))
+        self.count("batches")
+        return task
+
+
+def seen(tmp_path: Path, stages: list[Any]) -> dict[str, int]:
+    """What the witness, ahead of all other stages, has counted in worker processes."""
+    (tmp_path / "in.jsonl").write_text('{"text": "one two"}\n')
+    ends = [JsonlReader(str(tmp_path / "in.jsonl")), Witness(), *stages, JsonlWriter(str(tmp_path / "out"))]
+    result = Pipeline("seen", stages=ends).run(LocalExecutor(workers=1), progress="none")
+    return dict(next(stage for stage in result.stages if stage["name"] == "witness")["user_counts"])
+
+
+def test_a_plan_without_rules_for_kernels_loads_none(tmp_path: Path) -> None:
+    assert seen(tmp_path, []) == {"with_numba": 0, "batches": 1}
+
+
+def test_a_worker_has_its_kernels_before_its_first_batch(tmp_path: Path) -> None:
+    assert seen(tmp_path, [ScoreFilter(WordCountFilter(1))]) == {"with_numba": 1, "batches": 1}
+
+
+def test_all_kernels_of_a_plan_are_compiled_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[list[str]] = []
+    monkeypatch.setattr(compile, "compile_missing", lambda modules, tell: asked.append(list(modules)))
+    stages = [JsonlReader("x"), ScoreFilter(WordCountFilter()), ScoreFilter(WordCountFilter(2))]
+    preload.compile_kernels(make_plan(Pipeline("rules", stages=stages)))
+    assert asked == [["places", "json_text"]]
+
+
+def test_the_serial_executor_compiles_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[list[str]] = []
+    monkeypatch.setattr(compile, "compile_missing", lambda modules, tell: asked.append(list(modules)))
+    (tmp_path / "in.jsonl").write_text('{"text": "one two"}\n')
+    stages = [
+        JsonlReader(str(tmp_path / "in.jsonl")),
+        ScoreFilter(WordCountFilter(1)),
+        JsonlWriter(str(tmp_path / "o")),
+    ]
+    Pipeline("serial", stages=stages).run(SerialExecutor(), progress="none")
+    assert asked == [["places", "json_text"]]
+
+
+def test_lines_for_the_user_go_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+    preload._tell("compiling")
+    assert capsys.readouterr() == ("", "thresher: compiling\n")
