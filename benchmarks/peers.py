@@ -41,9 +41,16 @@ class Peer:
 
 
 DATATROVE = Peer("datatrove", "datatrove 0.10.1", (("datatrove[io]==0.10.1", "orjson", "zstandard"),))
+# The rules of datatrove need spaCy for words; an environment of its own leaves that of the copy as it was measured.
+DATATROVE_RULES = Peer(
+    "datatrove-rules",
+    "datatrove 0.10.1",
+    (("datatrove[io]==0.10.1", "orjson", "zstandard", "regex", "spacy==3.8.18", "nltk", "tldextract"),),
+)
 # torch comes first: as a mere dependency its build for GPUs would come along.
 NEMO = Peer("nemo", "NeMo Curator 1.4.0 on Xenna", (("torch==2.13.0",), ("nemo-curator[text_cpu]==1.4.0",)))
-ALL = (DATATROVE, NEMO)
+DATA_JUICER = Peer("data_juicer", "Data-Juicer 1.6.1", (("torch==2.13.0",), ("py-data-juicer==1.6.1", "aiohttp")))
+ALL = (DATATROVE, DATATROVE_RULES, NEMO, DATA_JUICER)
 
 
 def available(peer: Peer) -> bool:
@@ -63,10 +70,22 @@ def datatrove_copy(source: Path, output: Path, workers: int = 2) -> Command:
     return Command(DATATROVE.title, argv, output)
 
 
+def datatrove_rule_sets(source: Path, output: Path, suffix: str = "", workers: int = 2) -> Command:
+    """datatrove filtering JSON lines by its Gopher, C4 and FineWeb sets."""
+    argv: list[str | Path] = [DATATROVE_RULES.python, SCRIPTS / "datatrove_rule_sets.py", source, output, str(workers)]
+    return Command(DATATROVE_RULES.title + suffix, argv, output)
+
+
 def nemo_copy(source: Path, output: Path, first_result: Callable[[], bool] | None = None) -> Command:
     """NeMo Curator copying JSON lines on two CPUs."""
     argv: list[str | Path] = [NEMO.python, SCRIPTS / "nemo_copy.py", source, output]
     return Command(NEMO.title, argv, output, _nemo_environment(), first_result=first_result)
+
+
+def nemo_heuristics(source: Path, output: Path, suffix: str = "") -> Command:
+    """NeMo Curator filtering JSON lines by the 22 English rules on two CPUs."""
+    argv: list[str | Path] = [NEMO.python, SCRIPTS / "nemo_heuristics.py", source, output]
+    return Command(NEMO.title + suffix, argv, output, _nemo_environment())
 
 
 def nemo_noop(tasks: int) -> Command:
