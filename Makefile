@@ -15,8 +15,8 @@ DEMO_CMD := $(BIN)/thresher run examples/demo/recipe.yaml input_path=examples/de
 	--dropped-to demo-dropped --fresh
 
 # `make bench QUICK=1` uses little data; `make bench PEERS=0` leaves the other tools out.
-BENCHMARKS := copy_jsonl tiny_tasks first_file memory scaling $(if $(wildcard benchmarks/scheduler_events.py),scheduler_events) \
-	accelerator shapes
+BENCHMARKS := copy_jsonl tiny_tasks first_file memory scaling scheduler_events accelerator shapes streaming_vs_batch \
+	prediction promise ledger_cost resume rethreshold
 BENCH_FLAGS := $(if $(filter 1,$(QUICK)),--quick)
 export THRESHER_BENCH_PEERS := $(if $(filter 0,$(PEERS)),0,1)
 

@@ -104,6 +104,7 @@ def scenarios(draw: st.DrawFn, *, faults: bool = True, barrier: bool = False) ->
         depth=draw(st.integers(1, 3)),
         barrier=barrier,
         setup_attempts=1_000,
+        backoff_s=draw(st.sampled_from([0.0, 0.5])),
     )
     how = draw(behaviours_of_ops(len(ops)))
     if not faults:

@@ -129,9 +129,13 @@ class Metrics:
             workers_total=pool.ready_workers(),
             workers_starting=pool.starting_workers(),
             errors=self._errors,
-            quarantined=sum(stage.quarantined for stage in self._total.stages.values()),
+            quarantined=self.records()[1],
             messages=tuple(self._messages),
         )
+
+    def records(self) -> tuple[int, int]:
+        """How many records this attempt has read and set aside so far, committed or not; none counts twice."""
+        return self._total.read, sum(stage.quarantined for stage in self._total.stages.values())
 
     def _stage(self, number: int, t: float) -> StageSnapshot:
         tally = self._total.stage(number)

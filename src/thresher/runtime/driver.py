@@ -92,8 +92,6 @@ class Driver:
         """One failed record for each reason."""
         self._condemned: dict[str, int] = {}
         """By reason: records that ended workers; they are counted as failed when their unit gets past them."""
-        self._live = [0, 0]
-        """Records read and quarantined so far, committed or not, for the error budget."""
         self._collects = plan.sink is None
         self._ends: list[bool] = [op.next is None and not op.writes for op in plan.ops]
         self._op_of: dict[int, int] = {}
@@ -242,7 +240,6 @@ class Driver:
         tally = event.tally
         if page is not None and tally is not None:
             page.tally.add(tally)
-            self._live[0] += tally.read
             for number, stage in tally.stages.items():
                 if stage.quarantined:
                     self._note_errors(number, stage)
@@ -255,7 +252,6 @@ class Driver:
             self._task_done(event)
 
     def _note_errors(self, number: int, stage: StageTally) -> None:
-        self._live[1] += stage.quarantined
         for reason, n in stage.errors.items():
             name = f"{self._plan.stages[number].name}/{reason}"
             self._errors[name] = self._errors.get(name, 0) + n
@@ -263,8 +259,11 @@ class Driver:
                 self._examples.setdefault(name, stage.examples[reason])
 
     def _is_over_budget(self) -> bool:
-        failed = max(self._live[1], sum(self._condemned.values()))
-        return failed > 0 and self.error_budget.exceeded(failed, self._live[0])
+        if not self._errors and not self._condemned:
+            return False
+        read, quarantined = self._metrics.records()
+        failed = max(quarantined, sum(self._condemned.values()))
+        return failed > 0 and self.error_budget.exceeded(failed, read)
 
     def _task_done(self, event: ev.TaskDone) -> None:
         unit_id = self._book.ended(event.task)
@@ -315,7 +314,8 @@ class Driver:
             return
         counts = {reason: max(self._errors.get(reason, 0), n) for reason, n in self._condemned.items()}
         reasons = sorted({**self._errors, **counts}.items(), key=lambda item: -item[1])
-        read, failed = self._live[0], max(self._live[1], sum(counts.values()))
+        read, quarantined = self._metrics.records()
+        failed = max(quarantined, sum(counts.values()))
         listed = "\n".join(f"  {n:>8,}  {reason}{self._example(reason)}" for reason, n in reasons[:10])
         raise TooManyErrorsError(
             f"stopped: {failed:,} of {read:,} records failed, and max_errors is {self.error_budget}.\n{listed}\n"

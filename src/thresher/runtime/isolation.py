@@ -92,7 +92,7 @@ def note_of(stage: Stage, tasks: list[Task], evidence: int = 0) -> Note:
     (task, *more) = tasks
     alone = not more and not _may_be_cut(stage, task)
     if alone and stage.max_attempts == 1:
-        evidence = max(evidence, CONDEMNS - DOUBTFUL)
+        evidence = CONDEMNS  # it is not to be tried again, whatever ended it
     names = tuple(name_of(task) for task in tasks)
     return Note(PROCESS, stage.name, names, sum(task.num_items for task in tasks), alone, evidence)
 

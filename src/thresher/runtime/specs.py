@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 PAYLOAD_SHARE = 4
 """Payloads in flight may take this part of the memory."""
 DEFAULT_BUDGET = 512 * 2**20
+BACKOFF_S = 0.5
+"""Time before a task or unit that failed is tried again; doubled with each failure."""
 GB = 10**9
 
 
@@ -30,6 +32,7 @@ def run_spec(plan: Plan, limits: Limits, accelerators: Sequence[Accelerator] = (
         shared_workers=limits.shared_workers,
         budget_bytes=limits.memory_bytes // PAYLOAD_SHARE if limits.memory_bytes else DEFAULT_BUDGET,
         barrier=limits.barrier,
+        backoff_s=BACKOFF_S,
         nodes=(_node(limits, accelerators),),
         autoscale_interval_s=tending.autoscale_interval_s,
         max_workers_per_stage=tending.max_workers_per_stage,

@@ -9,6 +9,7 @@ raises `TaskAborted`, and the unit starts again.
 from __future__ import annotations
 
 import os
+import time
 import traceback
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from typing import Any
 
 from thresher.core.batch import DocumentBatch, FailedRows, concat_batches
 from thresher.core.out_of_memory import OUT_OF_MEMORY, is_out_of_memory
+from thresher.core.passing_errors import may_pass
 from thresher.core.stage import ProcessingStage, overrides
 from thresher.core.tally import StageTally
 from thresher.core.task import Task
@@ -30,6 +32,9 @@ Failure = (Exception, SystemExit)
 """What a stage's own code may raise; a crash of the process is the scheduler's business."""
 GATHERED = 256
 """Results of single records that are put together before they go on."""
+PAUSE_S = 0.25
+"""Time before a call that failed for something that passes is made again; doubled with each failure."""
+MOST_PAUSE_S = 10.0
 
 
 class TaskAborted(Exception):
@@ -48,6 +53,8 @@ class Fault:
     """Where a stage's code raised."""
     memory: bool
     """Whether memory ran out."""
+    passes: bool = False
+    """Whether the same call may work a little later."""
 
     @classmethod
     def of(cls, error: BaseException) -> Fault:
@@ -56,7 +63,7 @@ class Fault:
         name = type(error).__name__
         text = str(error) or name
         if not is_out_of_memory(error):
-            return cls(name, text, own_traceback(error), memory=False)
+            return cls(name, text, own_traceback(error), memory=False, passes=may_pass(error))
         advice = "give the run more memory, or let the stage need less"
         return cls(OUT_OF_MEMORY, f"memory ran out ({name}: {text}); {advice}", own_traceback(error), memory=True)
 
@@ -208,6 +215,8 @@ def recover(stage: Stage, task: Task, fault: Fault, tally: StageTally) -> Outcom
     """Try again as a whole, then by halves; what still fails is set aside."""
     attempts = 1
     while attempts < stage.max_attempts and not fault.memory:
+        if fault.passes:
+            time.sleep(min(MOST_PAUSE_S, PAUSE_S * 2 ** (attempts - 1)))
         attempts += 1
         tally.retries += 1
         made = _run_whole(stage, task, tally)

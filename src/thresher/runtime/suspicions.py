@@ -9,7 +9,8 @@ verdict, because it depends on what was told alone:
 - a batch of which each record works alone failed only together: the stage gets half as many records from then on;
 - where several records of a stage were set aside, its next batches are run record by record at once.
 
-A crash or a hang is the stage's doing. A SIGKILL may have come from anybody, so it weighs half.
+A crash or a hang is the stage's doing. A SIGKILL may have come from anybody, so it weighs half, and one that hits a
+record alone is not enough: a healthy record that is killed by chance is tried once more.
 """
 
 from __future__ import annotations
@@ -101,7 +102,8 @@ class Suspicions:
         for name in suspect.names:
             known_charge = self._charges.get((stage, name), NO_CHARGE)
             weight = known_charge.weight + suspect.weight
-            is_condemned = suspect.alone and weight + suspect.evidence >= CONDEMNS
+            proven = weight >= CERTAIN or suspect.evidence >= CONDEMNS
+            is_condemned = suspect.alone and proven and weight + suspect.evidence >= CONDEMNS
             if is_condemned and not known_charge.is_condemned:
                 self._condemned[stage] += 1
                 self._in_vain[stage] = 0

@@ -15,9 +15,10 @@ from __future__ import annotations
 from math import log
 
 from thresher.scheduler.balance import Demand, Shared, even, targets
+from thresher.scheduler.defragment import gather_room
 from thresher.scheduler.pools import refill, send_off
 from thresher.scheduler.rates import set_window
-from thresher.scheduler.state import UP, Op, Pool, State
+from thresher.scheduler.state import UP, Op, Pool, State, Worker
 
 UNHURRIED = 5  # times longer that surplus workers stay if nobody waits for their room
 SAME_WORK = 0.05  # work that changed by less than this is balanced as it is
@@ -68,6 +69,8 @@ def rebalance(state: State) -> None:
     at_once = starved or first or fleet.guessing
     for pool in sorted(pools, key=lambda p: good[p.dedicated or 0] > p.target):  # those that shrink make room
         change_number(state, pool, good[pool.dedicated or 0], 0.0 if at_once else patience_s(state, pool, crowded))
+    if fleet.wanting:
+        gather_room(state)
     set_window(state)
 
 
@@ -133,24 +136,25 @@ def change_number(state: State, pool: Pool, good: int, patience: float) -> None:
 
 
 def send_surplus_off(state: State, pool: Pool) -> None:
-    """Send off the workers that are too many: idle ones first, then those on the emptiest devices, then young ones.
+    """Send off the workers that are too many: those on the emptiest devices, so that the room they leave lies together;
+    of equal ones the idle, then the young.
 
     Those that still start do not count: the op must not be without workers until they are ready.
     """
     surplus = min(pool.size, pool.up) - pool.leaving - pool.target
-    if surplus <= 0:
-        return
-    room = state.fleet.nodes.room
+    left = state.fleet.nodes.copy() if surplus > 0 else state.fleet.nodes
+    mine = [w for w in state.workers.values() if w.pool is pool and w.state == UP and not w.leaving]
 
-    def last_to_go(worker_id: int) -> tuple[int, int, int]:
-        worker = state.workers[worker_id]
+    def first_to_go(worker: Worker) -> tuple[int, int, int]:
         place = worker.place
-        free = room[place.node].free_parts[place.devices[0]] if place.devices and place.node in room else 0
-        return (worker.groups + len(worker.parked) + len(worker.units), -free, -worker_id)
+        free = left.room[place.node].free_parts[place.devices[0]] if place.devices and place.node in left.room else 0
+        return (-free, worker.groups + len(worker.parked) + len(worker.units), -worker.id)
 
-    mine = [w.id for w in state.workers.values() if w.pool is pool and w.state == UP and not w.leaving]
-    for worker_id in sorted(mine, key=last_to_go)[:surplus]:
-        send_off(state, state.workers[worker_id])
+    for _ in range(surplus):
+        worker = min(mine, key=first_to_go)
+        mine.remove(worker)
+        left.give_back(pool.need, worker.place)
+        send_off(state, worker)
 
 
 def good_numbers(state: State) -> dict[int, int] | None:

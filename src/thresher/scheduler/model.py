@@ -82,6 +82,7 @@ class RunSpec(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, kw_only
     group_s: float = 0.010  # expected time that a group of tiny tasks may take
     group_bytes: int = 1_000_000  # bytes that a group of tiny tasks may emit
     prefetch_s: float = 0.020  # a shared worker prefetches only tasks that are shorter than this
+    backoff_s: float = 0.0  # time before what failed is tried again, doubled with each failure; 0: at once
     setup_attempts: int = 3  # failed worker starts in a row, per op, before the run fails
     memory_high: float = 0.9  # share of the memory limit at which new units wait
     memory_low: float = 0.8  # share at which they may start again

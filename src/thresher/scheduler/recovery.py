@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 from thresher.scheduler.actions import Fail, Requeue
+from thresher.scheduler.backoff import enqueue_after
 from thresher.scheduler.backpressure import release, return_reserve
 from thresher.scheduler.dispatch import enqueue
 from thresher.scheduler.holding import leave_op, let_go
 from thresher.scheduler.lineage import subtree
 from thresher.scheduler.pools import remove_worker, replace_worker
 from thresher.scheduler.state import (
+    DELAYED,
     ENDED,
     HELD,
     LOST,
@@ -83,7 +85,7 @@ def worker_lost(state: State, worker: Worker, reason: str, *, with_node: bool = 
     for unit, op in sorted(restarts.items(), key=lambda item: item[0].is_stream):  # one new run then serves them all
         if op is not None:
             blame_unit(state, unit, op, reason)
-        restart(state, unit)
+        restart(state, unit, blamed=op is not None)
     replace_worker(state, worker)
 
 
@@ -152,7 +154,7 @@ def try_again(state: State, task: Task, reason: str, blamed: bool) -> None:
         task.attempts += 1
         if task.attempts >= task.op.spec.max_attempts:
             blame(state, task.unit, task.op, task.attempts, reason)
-    enqueue(state, task)
+    enqueue_after(state, task, task.attempts if blamed else 0)
 
 
 def blame_unit(state: State, unit: Unit, op: Op, reason: str) -> None:
@@ -168,29 +170,30 @@ def blame(state: State, unit: Unit, op: Op, attempts: int, reason: str) -> None:
     fail(state, reason, unit, op)
 
 
-def restart(state: State, unit: Unit) -> None:
-    """Start a unit again under a new epoch: everything of the old one is void."""
+def restart(state: State, unit: Unit, *, blamed: bool = False) -> None:
+    """Start a unit again under a new epoch: everything of the old one is void. One that was blamed waits a little."""
     if unit.state == ENDED:
         return
     void(state, unit)
+    failures = unit.attempts if blamed else 0
     if unit.is_stream:
-        restart_stream(state, unit)
+        restart_stream(state, unit, failures)
     elif unit.stream is not None:
         unit.closed = False
         unit.accept_run = unit.stream.run + 1
         ask_for_rerun(state, unit.stream)
     else:
-        add_root(state, unit)
+        add_root(state, unit, failures)
 
 
-def restart_stream(state: State, stream: Unit) -> None:
+def restart_stream(state: State, stream: Unit, failures: int) -> None:
     """The source of a stream is lost: the unit it was in starts again, those it has closed go on undisturbed."""
     for unit in stream.children.values():
         if not unit.closed:
             void(state, unit)
             unit.accept_run = stream.run + 1
     stream.epoch -= 1  # `void` and `start_run` both count it
-    start_run(state, stream)
+    start_run(state, stream, failures)
 
 
 def void(state: State, unit: Unit) -> None:
@@ -233,7 +236,7 @@ def void_task(state: State, task: Task) -> None:
         task.op.nready -= 1
     elif where == PARKED:
         take_back(state, task)
-    elif where != HELD:
+    elif where not in (HELD, DELAYED):
         return
     task.state = VOID
     task.op.live -= 1

@@ -5,7 +5,8 @@ Places of a task (`state`), and how it gets from one to the next:
 
     READY    waits in its op's queue              -> RUNNING
     HELD     waits until nothing earlier of its unit can come -> READY, or RUNNING in an ordered sink
-    RUNNING  in a worker's queue, or runs         -> DONE, PARKED, READY (tried again)
+    RUNNING  in a worker's queue, or runs         -> DONE, PARKED, READY or DELAYED (tried again)
+    DELAYED  failed, and waits before it is tried again -> READY, HELD
     PARKED   a generator out of credit, in its worker -> RUNNING
     DONE     ended; stays in the tree while its children live
     VOID     of an old epoch; if a worker still has it, its results are dropped on arrival
@@ -21,8 +22,8 @@ from thresher.scheduler.capacity import Need, Place, need_of
 from thresher.scheduler.fleet import Fleet
 from thresher.scheduler.model import OpSpec, RunSpec
 
-READY, HELD, RUNNING, PARKED, DONE, VOID = range(6)
-TASK_STATES = ("ready", "held", "running", "parked", "done", "void")
+READY, HELD, RUNNING, PARKED, DONE, VOID, DELAYED = range(7)
+TASK_STATES = ("ready", "held", "running", "parked", "done", "void", "delayed")
 
 OPEN, COMMITTING, ENDED = range(3)
 UNIT_STATES = ("open", "committing", "ended")
@@ -322,6 +323,7 @@ class State:
     __slots__ = (
         "commits",
         "committed",
+        "delayed",
         "excess",
         "fleet",
         "held_back",
@@ -362,6 +364,7 @@ class State:
         self.fleet = Fleet(spec)
         self.measuring = False  # some numbers of workers follow what is measured
         self.workers: dict[int, Worker] = {}
+        self.delayed: list[tuple[float, int, Task]] = []  # heap: when a task that failed may be tried again
         self.units: dict[str, Unit] = {}  # all that are not committed, streams included
         self.tasks: dict[int, Task] = {}  # all that wait, run or are parked
         self.committed: set[str] = set()

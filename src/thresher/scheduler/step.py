@@ -15,6 +15,7 @@ from typing import Any
 
 from thresher.scheduler.actions import AnyAction, Finish, Release, Requeue, StopWorker
 from thresher.scheduler.autoscale import first_numbers, rebalance
+from thresher.scheduler.backoff import enqueue_due
 from thresher.scheduler.backpressure import release, return_reserve, saw_dry
 from thresher.scheduler.build import build
 from thresher.scheduler.capacity import size_of
@@ -293,7 +294,7 @@ def on_task_failed(state: State, event: TaskFailed) -> None:
         forget_running(state, task)
         if event.blamed:
             blame_unit(state, unit, op, reason)
-        restart(state, unit)
+        restart(state, unit, blamed=event.blamed)
     else:
         try_again(state, task, reason, blamed=event.blamed)
 
@@ -324,7 +325,7 @@ def on_commit_failed(state: State, event: CommitFailed) -> None:
         fail(state, f"unit {unit.name!r} could not be committed: {event.message}", unit, op)
         return
     blame_unit(state, unit, op, f"commit failed: {event.message}")
-    restart(state, unit)
+    restart(state, unit, blamed=True)
 
 
 def on_stop_requested(state: State, event: StopRequested) -> None:
@@ -336,6 +337,8 @@ def on_tick(state: State, event: Tick) -> None:
     fleet.now_s = max(fleet.now_s, event.t)
     if state.stopping:
         return
+    if state.delayed:
+        enqueue_due(state)
     recycle_old(state)
     if fleet.wanting:
         refill_wanting(state)

@@ -15,7 +15,7 @@ from thresher.scheduler.dispatch import GENERATORS, dispatch, resume, start
 from thresher.scheduler.lineage import oldest_task
 from thresher.scheduler.pools import call_back, holds_nothing
 from thresher.scheduler.recovery import restart
-from thresher.scheduler.state import PARKED, READY, UP, Op, State, Task, Worker
+from thresher.scheduler.state import DELAYED, PARKED, READY, UP, Op, State, Task, Worker
 
 
 def unblock(state: State) -> None:
@@ -24,7 +24,7 @@ def unblock(state: State) -> None:
         return  # no credits, nothing parks: whatever may run was found
     while not state.running and not state.commits and not state.stopping and not state.over:
         task = oldest_task(state)
-        if task is None or not force(state, task):
+        if task is None or task.state == DELAYED or not force(state, task):
             return
 
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from thresher.scheduler.actions import Commit
+from thresher.scheduler.backoff import enqueue_after
 from thresher.scheduler.backpressure import account, discard
 from thresher.scheduler.dispatch import enqueue
 from thresher.scheduler.events import Emitted
@@ -35,20 +36,23 @@ def add_unit(state: State, spec: UnitSpec) -> None:
     add_root(state, unit)
 
 
-def add_root(state: State, unit: Unit) -> None:
-    """Queue the task that reads a unit (or a stream) from its beginning."""
+def add_root(state: State, unit: Unit, failures: int = 0) -> None:
+    """Queue the task that reads a unit (or a stream) from its beginning; after failures it waits first."""
     task = Task(state.next_root, unit, unit.entry, unit.key, 0)
     state.next_root -= 1
     unit.closed = True
-    adopt(state, unit, task)
+    adopt(state, unit, task, failures)
 
 
-def adopt(state: State, parent: Task | Unit, task: Task) -> None:
+def adopt(state: State, parent: Task | Unit, task: Task, failures: int = 0) -> None:
     """Put a new task into the tree and the queues."""
     state.tasks[task.id] = task
     task.op.live += 1
     link(state, parent, task)
-    enqueue(state, task)
+    if failures:
+        enqueue_after(state, task, failures)
+    else:
+        enqueue(state, task)
 
 
 def emit(state: State, emitter: Task, outputs: tuple[Emitted, ...]) -> None:
@@ -142,13 +146,13 @@ def end_stream(state: State, stream: Unit) -> None:
         forget_stream(state, stream)
 
 
-def start_run(state: State, stream: Unit) -> None:
+def start_run(state: State, stream: Unit, failures: int = 0) -> None:
     """Read a stream once more. The runtime leaves out what is committed, `unit_of_stream` what is complete."""
     stream.rerun = False
     stream.run += 1
     stream.epoch += 1
     stream.ordinal = 0
-    add_root(state, stream)
+    add_root(state, stream, failures)
 
 
 def ask_for_rerun(state: State, stream: Unit) -> None:

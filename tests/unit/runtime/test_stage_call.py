@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from thresher import DocumentBatch, ProcessingStage, Task
 from thresher.core.tally import StageTally
+from thresher.runtime import stage_call
 from thresher.runtime.settle import Outcome
 from thresher.runtime.stage_call import Fault, TaskAborted, run_group, run_stage
 
@@ -21,15 +22,16 @@ class Picky(ProcessingStage[DocumentBatch, DocumentBatch]):
 
     name = "picky"
 
-    def __init__(self, bad: set[int], fails_first: int = 0) -> None:
+    def __init__(self, bad: set[int], fails_first: int = 0, error: type[Exception] = ValueError) -> None:
         self.bad = bad
         self.fails_first = fails_first
+        self.error = error
         self.calls = 0
 
     def process(self, task: DocumentBatch) -> DocumentBatch:
         self.calls += 1
         if self.calls <= self.fails_first or self.bad.intersection(task.values("number")):
-            raise ValueError("no such number")
+            raise self.error("no such number")
         return task
 
 
@@ -68,6 +70,16 @@ def test_a_call_that_fails_by_chance_is_made_again_as_a_whole() -> None:
     outcome = outcome_of(stage, batch_of(5), tally)
     assert numbers(outcome.tasks) == [0, 1, 2, 3, 4]
     assert (stage.calls, tally.retries, tally.splits) == (3, 2, 0)
+
+
+def test_only_what_may_pass_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses: list[float] = []
+    monkeypatch.setattr(stage_call.time, "sleep", pauses.append)
+    outcome_of(Picky(set(), fails_first=2), batch_of(5))
+    assert pauses == []
+    outcome = outcome_of(Picky(set(), fails_first=2, error=ConnectionError), batch_of(5))
+    assert numbers(outcome.tasks) == [0, 1, 2, 3, 4]
+    assert pauses == [stage_call.PAUSE_S, 2 * stage_call.PAUSE_S]
 
 
 def test_what_was_set_aside_has_the_frames_of_the_stage_alone() -> None:

@@ -36,6 +36,16 @@ def test_two_kills_that_may_have_come_from_outside_condemn_nothing_and_a_third_d
     assert known.against("s", "task").is_condemned
 
 
+def test_a_record_that_is_killed_alone_once_is_tried_again_and_condemned_the_next_time() -> None:
+    known = Suspicions()
+    for _ in range(2):
+        known.learn(crash("batch", weight=DOUBTFUL))
+    known.learn(crash("record", alone=True, weight=DOUBTFUL, evidence=CERTAIN))
+    assert not known.against("s", "record").is_condemned
+    known.learn(crash("record", alone=True, weight=DOUBTFUL, evidence=CERTAIN))
+    assert known.against("s", "record").is_condemned
+
+
 def test_a_batch_that_failed_only_together_makes_the_next_ones_half_as_large() -> None:
     known = Suspicions()
     known.learn(crash("batch"))
