@@ -15,7 +15,7 @@ from corpus import corpus_folder, folder_bytes
 from harness import Command, Measurement, interleave, options, scratch, thresher_run, warm_cache
 from tables import Spread, print_table, print_target, ratios, write_results
 
-FILTERS, SCORES = "thresher, filters", "thresher, all scores kept"
+FILTERS, SCORES, ALONE = "thresher, filters", "thresher, all scores kept", "thresher, filters, one worker"
 TINY = " (start-up)"
 TINY_DOCUMENTS = 100
 
@@ -49,6 +49,7 @@ def _ours(source: Path, suffix: str) -> list[Command]:
     return [
         thresher_run(FILTERS + suffix, "english_22", source, scratch(f"heuristics-{number}")),
         thresher_run(SCORES + suffix, "english_22", source, scratch(f"heuristics-scores-{number}"), "--keep-scores"),
+        thresher_run(ALONE + suffix, "english_22", source, scratch(f"heuristics-alone-{number}"), "--workers", "1"),
     ]
 
 
@@ -56,6 +57,12 @@ def _cpu_s(measured: dict[str, list[Measurement]], label: str) -> list[float]:
     """CPU seconds of each round without start-up."""
     runs, starts = measured[label], measured[label + TINY]
     return [run.cpu_s - start.cpu_s for run, start in zip(runs, starts, strict=True)]
+
+
+def _worker_s(measured: dict[str, list[Measurement]], label: str, workers: int) -> list[float]:
+    """Seconds of all workers of each round without start-up."""
+    runs, starts = measured[label], measured[label + TINY]
+    return [workers * (run.wall_s - start.wall_s) for run, start in zip(runs, starts, strict=True)]
 
 
 def _report(measured: dict[str, list[Measurement]], source_bytes: int) -> None:
@@ -77,6 +84,9 @@ def _report(measured: dict[str, list[Measurement]], source_bytes: int) -> None:
     ]
     header = ["", "wall s", "MB/s", "MB per CPU second, no start-up", "peak MB", "cores others used"]
     print_table(f"22 rules on {megabytes:.0f} MB JSON lines, median (min..max)", header, rows)
+    alone, together = _worker_s(measured, ALONE, 1), _worker_s(measured, FILTERS, 2)
+    kept = ratios(alone, together)
+    print_target("speed of each of two workers over that of one alone", "at least 0.9", kept.median, kept.median >= 0.9)
     peer = peers.NEMO.title
     if peer in walls:
         wall = ratios(walls[peer], walls[FILTERS])

@@ -15,7 +15,7 @@ from harness import Command, Measurement, options, run_once, scratch, thresher_r
 from tables import Spread, print_table, print_target, ratios, write_results
 
 TIMES = 8
-RECIPE_NAMES = ("copy", "five_rules")
+RECIPE_NAMES = ("copy", "five_rules", "english_22")
 SETTINGS: dict[str, tuple[str, ...]] = {"default": (), "memory=1GB": ("--memory", "1GB")}
 
 

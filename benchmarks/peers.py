@@ -76,6 +76,13 @@ def datatrove_rule_sets(source: Path, output: Path, suffix: str = "", workers: i
     return Command(DATATROVE_RULES.title + suffix, argv, output)
 
 
+def data_juicer_operators(source: Path, output: Path, suffix: str = "") -> Command:
+    """Data-Juicer with the operators of peer_scripts/data_juicer_operators.yaml in two processes."""
+    program, config = DATA_JUICER.python.with_name("dj-process"), SCRIPTS / "data_juicer_operators.yaml"
+    argv: list[str | Path] = [program, "--config", config, "--dataset_path", source]
+    return Command(DATA_JUICER.title + suffix, [*argv, "--export_path", output / "kept.jsonl"], output)
+
+
 def nemo_copy(source: Path, output: Path, first_result: Callable[[], bool] | None = None) -> Command:
     """NeMo Curator copying JSON lines on two CPUs."""
     argv: list[str | Path] = [NEMO.python, SCRIPTS / "nemo_copy.py", source, output]
