@@ -61,6 +61,11 @@ class Measurement:
     stdout: str  # what it printed
 
     @property
+    def machine_cpu_s(self) -> float:
+        """CPU time of the whole machine meanwhile: the only way to see that of servers which outlive their command."""
+        return self.cpu_s + self.others_cores * self.wall_s
+
+    @property
     def peak_pss_bytes(self) -> int:
         """The largest sum of PSS over the tree; 0 where memory was not sampled."""
         return max((sample.pss_bytes for sample in self.memory), default=0)

@@ -142,7 +142,7 @@ class FoundTexts:
 class RawLines:
     """The lines that records were read from: one buffer, and where each line starts and ends in it."""
 
-    __slots__ = ("_view", "buffer", "ends", "found", "starts")
+    __slots__ = ("_nbytes", "_view", "buffer", "ends", "found", "starts")
 
     def __init__(self, buffer: Any, starts: Rows, ends: Rows, found: FoundTexts | None = None) -> None:
         """`buffer` is anything that offers its bytes (an Arrow buffer, bytes, a map of shared memory). `found`: the
@@ -152,6 +152,7 @@ class RawLines:
         self.ends = ends
         self.found = found
         self._view = memoryview(buffer)
+        self._nbytes = -1
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -159,7 +160,9 @@ class RawLines:
     @property
     def nbytes(self) -> int:
         """Bytes of the lines themselves."""
-        return int((self.ends - self.starts).sum()) if len(self.starts) else 0
+        if self._nbytes < 0:
+            self._nbytes = int(self.ends.sum() - self.starts.sum())
+        return self._nbytes
 
     def line(self, row: int) -> memoryview:
         """One line, without its line feed."""

@@ -48,9 +48,10 @@ def _config_of_numba() -> Any:
 
 @cache
 def name_of_build() -> str:
-    """A name for the machine code: of our sources, the compiler, Python and the processor."""
+    """A name for the machine code: of our sources and where they are, the compiler, Python and the processor."""
     digest = hashlib.sha256(f"{sys.implementation.cache_tag} {sys.hexversion} {sys.platform} {_processor()}".encode())
     digest.update(repr([os.environ.get(name) for name in _SETTINGS]).encode())
+    digest.update(_HERE.encode())  # Numba keeps what it compiled under the path of the source
     for name in ("numba", "llvmlite"):
         digest.update(_version_file(name))
     for entry in sorted(os.listdir(_HERE)):

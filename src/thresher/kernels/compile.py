@@ -16,11 +16,12 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 
-from thresher.kernels import cache
+from thresher.kernels import cache, quick_load
 
 _HERE = os.path.dirname(__file__)
 _PACKAGE = __package__ or "thresher.kernels"
 _CODE = "import sys; sys.path[:] = {path!r}; from {package}.compile import _import_alone; _import_alone({module!r})"
+_PROOF = "import sys; sys.path[:] = {path!r}; from {package}.quick_load import prove; prove({modules!r})"
 _IMPORT = re.compile(rf"^from {re.escape(_PACKAGE)}\.(\w+) import", re.MULTILINE)
 _KERNEL = re.compile(r"^@(kernel|njit)\(", re.MULTILINE)
 SECONDS_EACH = 3.0
@@ -61,7 +62,15 @@ def _compile(missing: list[str], tell: Callable[[str], None]) -> None:
         for process in running.values():
             process.kill()
             process.wait()
+    _prove_quick_load(missing)
     tell(f"the text kernels are compiled ({time.monotonic() - started:.0f} s)")
+
+
+def _prove_quick_load(modules: list[str]) -> None:
+    """Whether what was compiled can be loaded in the quick way, tried where nothing can be harmed."""
+    code = _PROOF.format(path=[entry or os.getcwd() for entry in sys.path], package=_PACKAGE, modules=modules)
+    quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    quick_load.note(subprocess.run([sys.executable, "-c", code], check=False, **quiet).returncode == 0)
 
 
 def _start_some(waiting: list[str], running: dict[str, subprocess.Popen[bytes]], most: int) -> None:

@@ -16,10 +16,13 @@ from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
 
+from thresher.kernels import quick_load
 from thresher.kernels.cache import use_own_folder
 
 # Kernels are compiled as their modules are imported, and all of those import this one first.
 use_own_folder()
+if quick_load.is_proven():
+    quick_load.install()
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

@@ -71,6 +71,17 @@ def _settle_batch(given: DocumentBatch, made: Any, stage_name: str) -> Outcome:
     return Outcome(tasks, found.created, found.merged, 0, list(found.dropped), list(found.failed))
 
 
+def settle_judged(given: DocumentBatch, made: DocumentBatch) -> Outcome:
+    """The outcome of a stage that is known to drop records and to leave all else as it is: nothing is to be compared."""
+    dropped, failed = made._dropped, made._failed
+    made._dropped, made._failed = [], []
+    left = len(made)
+    gone = sum(len(rows.batch) for rows in dropped) + sum(len(rows.messages) for rows in failed)
+    assert left + gone == len(given), f"{len(given)} records were judged, {left} are left and {gone} gone"
+    _inherit(given, made)
+    return Outcome([made] if left else [], dropped=dropped, failed=failed)
+
+
 def settle_gathered(given: Task, made: Gathered) -> Outcome:
     """The outcome of a stage that holds records back; `given` hands on its metadata and its name."""
     batch = made.batch

@@ -18,13 +18,14 @@ from typing import Any
 from thresher.core.batch import DocumentBatch, FailedRows, concat_batches
 from thresher.core.out_of_memory import OUT_OF_MEMORY, is_out_of_memory
 from thresher.core.passing_errors import may_pass
+from thresher.core.scores import JudgingStage
 from thresher.core.stage import ProcessingStage, overrides
 from thresher.core.tally import StageTally
 from thresher.core.task import Task
 from thresher.runtime import isolation, memory_split
 from thresher.runtime.attendant import call_stage
 from thresher.runtime.death_notes import Note, notes
-from thresher.runtime.settle import Outcome, Settlement, settle, settle_many
+from thresher.runtime.settle import Outcome, Settlement, settle, settle_judged, settle_many
 
 Stage = ProcessingStage[Any, Any]
 _RUNTIME = os.path.dirname(__file__)
@@ -170,12 +171,20 @@ def _attempt(stage: Stage, task: Task, *, buffered: bool, evidence: int = 0) -> 
     try:
         made: Any = invoke(stage, task)
         if not isinstance(made, Iterator):
-            return settle(task, made, stage.name)
+            return _settled(stage, task, made)
         return settle_many(task, _drained(stage, note, made), stage.name) if buffered else made
     except Failure as error:
         return Fault.of(error)
     finally:
         notes().end()
+
+
+def _settled(stage: Stage, task: Task, made: Any) -> Outcome:
+    if isinstance(stage, JudgingStage) and isinstance(task, DocumentBatch) and stage.only_judges:
+        assert isinstance(made, DocumentBatch)
+        if task._before is None:
+            return settle_judged(task, made)
+    return settle(task, made, stage.name)
 
 
 def _drained(stage: Stage, note: Note, made: Iterator[Any]) -> list[Any]:

@@ -26,6 +26,7 @@ def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         Path(compile.__file__).read_text().replace("thresher.kernels import", "loops import")
     )
     (package / "cache.py").write_text("")
+    (package / "quick_load.py").write_text("")
     given = "from loops import njit\n" + NOTE
     (package / "plain.py").write_text(NOTE)
     (package / "base.py").write_text(given + KERNEL)
