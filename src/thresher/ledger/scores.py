@@ -201,11 +201,11 @@ class ScoreSidecar:
         row_of[order] = np.cumsum(new) - 1
         first = order[new]
         named = zip(places[first].tolist(), positions[first].tolist(), strict=True)
-        arrays: dict[str, pa.Array] = {ID: pa.array([f"{prefixes[place]}{at}" for place, at in named], pa.string())}
+        arrays: dict[str, pa.Array] = {ID: _texts([f"{prefixes[place]}{at}".encode() for place, at in named])}
         as_json = []
         for column in self._columns:
             kind, values, known = self._scattered(column.name, row_of, len(first))
-            arrays[column.name] = pa.array(values, mask=~known, type=pa.string() if kind in ("text", "json") else None)
+            arrays[column.name] = _column(kind, values, known)
             as_json += [column.name] if kind == "json" else []
         return pa.table(arrays), as_json
 
@@ -238,6 +238,27 @@ class ScoreSidecar:
             values[at] = _as_kind(part, kind)
             known[at] = True
         return Packed(kind, values, known)
+
+
+# Arrow makes an array of Python's values only after it has looked for pandas, and importing that takes longer than all
+# scores of a unit. So arrays are made of their bytes.
+
+
+def _texts(encoded: list[bytes]) -> pa.Array:
+    import pyarrow as pa
+
+    ends = np.zeros(len(encoded) + 1, dtype=np.int32)
+    np.cumsum([len(text) for text in encoded], out=ends[1:])
+    return pa.StringArray.from_buffers(len(encoded), pa.py_buffer(ends), pa.py_buffer(b"".join(encoded)))
+
+
+def _column(kind: str, values: npt.NDArray[Any], known: npt.NDArray[np.bool_]) -> pa.Array:
+    import pyarrow as pa
+
+    if values.dtype not in (np.int64, np.float64):
+        return pa.array(values, mask=~known, type=pa.string() if kind in ("text", "json") else None)
+    mask = None if known.all() else pa.py_buffer(np.packbits(known, bitorder="little"))
+    return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), [mask, pa.py_buffer(values)])
 
 
 def _as_kind(part: Packed, kind: str) -> npt.NDArray[Any]:

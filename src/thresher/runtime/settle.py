@@ -72,7 +72,7 @@ def _settle_batch(given: DocumentBatch, made: Any, stage_name: str) -> Outcome:
 
 
 def settle_judged(given: DocumentBatch, made: DocumentBatch) -> Outcome:
-    """The outcome of a stage that is known to drop records and to leave all else as it is: nothing is to be compared."""
+    """The outcome of a stage that is known to drop records and to leave all else: nothing is to be compared."""
     dropped, failed = made._dropped, made._failed
     made._dropped, made._failed = [], []
     left = len(made)
