@@ -117,6 +117,8 @@ def _filtered(files: list[Path], timed: list[TimedGroup]) -> dict[str, float]:
     output = scratch("where-time-goes.jsonl")
     recipe = load_recipe(RECIPES / "english_22.yaml", {"input_path": [str(path) for path in files], "output_path": "x"})
     reader, *rules, writer = recipe.stages
+    for number, rule in enumerate(rules):  # as a worker does: a pass of a group yields what later rules will want
+        rule.beside = tuple(rules[number + 1 :])
     assert isinstance(reader, JsonlReader)
     assert isinstance(writer, JsonlWriter)
     for rule in rules:
