@@ -28,6 +28,7 @@ from tables import Spread, print_table, write_results
 from thresher.core.batch import DocumentBatch
 from thresher.core.recipe import load_recipe
 from thresher.core.records import RawLines, RecordIds
+from thresher.core.scores import JudgingStage
 from thresher.core.source import ReadContext
 from thresher.core.task import RawChunk
 from thresher.kernels import groups
@@ -117,8 +118,9 @@ def _filtered(files: list[Path], timed: list[TimedGroup]) -> dict[str, float]:
     output = scratch("where-time-goes.jsonl")
     recipe = load_recipe(RECIPES / "english_22.yaml", {"input_path": [str(path) for path in files], "output_path": "x"})
     reader, *rules, writer = recipe.stages
-    for number, rule in enumerate(rules):  # as a worker does: a pass of a group yields what later rules will want
-        rule.beside = tuple(rules[number + 1 :])
+    judges = [rule for rule in rules if isinstance(rule, JudgingStage)]
+    for number, judge in enumerate(judges):  # as a worker does: a pass of a group yields what later rules will want
+        judge.beside = tuple(judges[number + 1 :])
     assert isinstance(reader, JsonlReader)
     assert isinstance(writer, JsonlWriter)
     for rule in rules:

@@ -69,8 +69,8 @@ def _compile(missing: list[str], tell: Callable[[str], None]) -> None:
 def _prove_quick_load(modules: list[str]) -> None:
     """Whether what was compiled can be loaded in the quick way, tried where nothing can be harmed."""
     code = _PROOF.format(path=[entry or os.getcwd() for entry in sys.path], package=_PACKAGE, modules=modules)
-    quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    quick_load.note(subprocess.run([sys.executable, "-c", code], check=False, **quiet).returncode == 0)
+    tried = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True)
+    quick_load.note(tried.returncode == 0)
 
 
 def _start_some(waiting: list[str], running: dict[str, subprocess.Popen[bytes]], most: int) -> None:

@@ -34,9 +34,8 @@ def note(went_well: bool) -> None:
 
 def install() -> None:
     """From now on this process loads our kernels quickly; those of others as ever."""
-    from numba.core import caching
-    from numba.core.runtime import rtsys
-
+    caching: Any = importlib.import_module("numba.core.caching")
+    rtsys: Any = importlib.import_module("numba.core.runtime").rtsys
     usual = caching.FunctionCache.load_overload
 
     def load_overload(self: Any, signature: Any, context: Any) -> Any:
