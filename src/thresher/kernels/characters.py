@@ -11,6 +11,7 @@ import numpy as np
 from numba import types
 
 from thresher.kernels.counts import Count, Rows, Work
+from thresher.kernels.groups import COUNTS
 from thresher.kernels.intrinsics import (
     ALL,
     BYTES,
@@ -28,20 +29,8 @@ from thresher.kernels.intrinsics import (
     trailing_zeros,
 )
 
-_COLUMNS = (
-    "bytes",
-    "code_points",
-    "white_space",
-    "common",
-    "digits",
-    "parentheses",
-    "hashes",
-    "dots3",
-    "ellipses",
-    "curly",
-    "line_feeds",
-)
-"""The columns that the kernel fills, in its order."""
+_COLUMNS = COUNTS["characters"]
+"""The columns that the kernel fills, in this order."""
 _LAST = np.uint64(63)
 
 

@@ -105,9 +105,12 @@ def test_texts_may_be_asked_for_in_any_order_and_at_different_times(group: str, 
 
 
 @EVERY_GROUP
-def test_no_texts(group: str) -> None:
+def test_asking_for_no_texts_leaves_all_to_be_counted_later(group: str) -> None:
     counts = Counts(as_texts(["a b"]))
-    counts.fill([(name, 0) for name in COUNTS[group]], np.arange(0))
+    wanted = [(name, 0) for name in COUNTS[group]]
+    counts.fill(wanted, np.arange(0))
+    counts.fill(wanted, np.arange(1))
+    assert {name: int(counts[name, 0][0]) for name in COUNTS[group]} == GROUPS[group]("a b")
 
 
 def test_the_buffer_may_be_read_only() -> None:
