@@ -10,7 +10,11 @@ if TYPE_CHECKING:
     from typing import Any
 
     from thresher.backends.local import LocalExecutor
+    from thresher.backends.ray import RayExecutor
+    from thresher.backends.ray_actor_pool import RayActorPoolExecutor
+    from thresher.backends.ray_data import RayDataExecutor
     from thresher.backends.serial import SerialExecutor
+    from thresher.backends.xenna import XennaExecutor
     from thresher.core.batch import DocumentBatch
     from thresher.core.pipeline import Pipeline
     from thresher.core.recipe import load_recipe
@@ -146,6 +150,9 @@ __all__ = [
     "PunctuationFilter",
     "PythonCommentToCodeFilter",
     "QuotationRemover",
+    "RayActorPoolExecutor",
+    "RayDataExecutor",
+    "RayExecutor",
     "RegexFilter",
     "RepeatedLinesByCharFilter",
     "RepeatedLinesFilter",
@@ -178,6 +185,7 @@ __all__ = [
     "WordsWithoutAlphabetsFilter",
     "WorkerMetadata",
     "XMLHeaderFilter",
+    "XennaExecutor",
     "__version__",
     "load_recipe",
     "processing_stage",

@@ -17,6 +17,10 @@ NAMES = [
     "Pipeline",
     "RunResult",
     "LocalExecutor",
+    "RayExecutor",
+    "RayActorPoolExecutor",
+    "RayDataExecutor",
+    "XennaExecutor",
     "SerialExecutor",
     "JsonlReader",
     "JsonlWriter",
@@ -226,6 +230,39 @@ STAGE_COUNTS = {
 EXECUTOR_OPTIONS = {
     "local": {"workers", "cpu_allocation_percentage", "memory", "execution_mode", "logging_interval"},
     "serial": {"execution_mode", "logging_interval"},
+    "ray": {
+        "address",
+        "autoscale_interval_s",
+        "cpu_allocation_percentage",
+        "dashboard",
+        "execution_mode",
+        "ignore_head_node",
+        "logging_interval",
+        "max_workers_per_stage",
+        "memory",
+        "workers",
+    },
+    "actor-pool": {
+        "address",
+        "cpu_allocation_percentage",
+        "ignore_head_node",
+        "logging_interval",
+        "reserved_cpus",
+        "workers",
+    },
+    "ray-data": {"address", "cpu_allocation_percentage", "logging_interval", "workers"},
+    "xenna": {
+        "address",
+        "autoscale_interval_s",
+        "cpu_allocation_percentage",
+        "execution_mode",
+        "ignore_failures",
+        "logging_interval",
+        "max_workers_per_stage",
+        "worker_max_lifetime_m",
+        "worker_restart_interval_m",
+        "workers",
+    },
 }
 
 
@@ -255,6 +292,7 @@ PLANNED_COMMANDS = [
 FLAGS = {
     "run": [
         "--executor",
+        "--address",
         "--workers",
         "--memory",
         "--gpus",
@@ -308,7 +346,7 @@ FLAGS = {
         "--json",
     ],
 }
-PLANNED_FLAGS = {"run": {"--address", "--metrics-port", "--dashboard"}}
+PLANNED_FLAGS = {"run": {"--metrics-port", "--dashboard"}}
 EXIT_CODES = {
     "ThresherError": 1,
     "RunFailedError": 1,

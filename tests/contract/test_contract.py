@@ -47,7 +47,7 @@ from thresher.cli import main as cli
 from thresher.cli.arguments import Parser
 from thresher.core.recipe import KEYS, OPTIONS
 from thresher.core.recipe_stages import SETTINGS
-from thresher.core.registry import EXECUTORS, PLANNED_EXECUTORS, entries
+from thresher.core.registry import EXECUTORS, entries, load_executor
 from thresher.core.sizes import parse_size
 from thresher.core.unit import file12, file_stem, unit_id
 from thresher.scheduler import actions, events
@@ -139,9 +139,12 @@ def test_a_result_has_these_facts(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", EXECUTORS)
-def test_executors_take_these_options_as_keywords_or_as_config(name: str) -> None:
-    executor = {"local": thresher.LocalExecutor, "serial": thresher.SerialExecutor}[name]
-    assert EXECUTOR_OPTIONS[name] <= set(executor.options)
+def test_executors_take_these_options(name: str) -> None:
+    assert EXECUTOR_OPTIONS[name] <= set(load_executor(name).options)
+
+
+@pytest.mark.parametrize("executor", [thresher.LocalExecutor, thresher.SerialExecutor])
+def test_executors_take_options_as_keywords_or_as_config(executor: Any) -> None:
     assert executor(execution_mode="batch").limits() == executor(config={"execution_mode": "batch"}).limits()
     with pytest.raises(errors.UsageError, match=r"unknown option 'exection_mode'\. Did you mean 'execution_mode'\?"):
         executor(exection_mode="batch")
@@ -197,7 +200,7 @@ def test_signals_have_the_exit_codes_of_the_shell() -> None:
 
 
 def test_executors_are_named_like_this() -> None:
-    assert [*EXECUTORS, *PLANNED_EXECUTORS] == ["local", "serial", "ray", "actor-pool", "ray-data", "xenna"]
+    assert list(EXECUTORS) == ["local", "serial", "ray", "actor-pool", "ray-data", "xenna"]
 
 
 def test_the_version_is_told_in_one_place() -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.contract.ray_rows import OWN_WARNINGS, RAY_EXECUTORS, need_ray, units_by_runner
 from tests.memory_room import memory_beside_this_process
 from thresher import (
     DocumentBatch,
@@ -59,9 +60,12 @@ EXECUTORS: dict[str, MakeExecutor] = {
 }
 
 
-@pytest.fixture(params=EXECUTORS.values(), ids=EXECUTORS.keys())
+@pytest.fixture(params=[*EXECUTORS, *(pytest.param(name, marks=OWN_WARNINGS) for name in RAY_EXECUTORS)])
 def executor(request: pytest.FixtureRequest) -> Any:
-    return request.param()
+    if request.param in EXECUTORS:
+        return EXECUTORS[request.param]()
+    need_ray(request.param)
+    return RAY_EXECUTORS[request.param]()
 
 
 def digest(folder: Path) -> dict[str, str]:
@@ -107,6 +111,9 @@ def check_same(stages: Callable[[Path], list[Any]], executor: Any, tmp_path: Pat
     assert result.drop_reasons == expected.drop_reasons
     assert counts_add_up(result.counts)
     assert not list((folder / "_thresher").glob("tmp/**/*"))
+    if getattr(executor, "schedules_itself", False):
+        listed, whole = units_by_runner(result.run_dir)
+        assert listed == whole != set()  # nothing was left to our own scheduler
     return result
 
 

@@ -3,33 +3,26 @@
 
 from __future__ import annotations
 
-import math
-import os
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
+from thresher.backends.allowances import checked_memory, checked_tending, checked_workers
 from thresher.backends.local_cluster import LocalCluster
 from thresher.core.options import (
     EXECUTION_MODES,
     RunOptions,
     check_amounts,
     check_choice,
-    check_count,
     check_flag,
     check_positive,
     merge_options,
 )
 from thresher.core.pipeline import Pipeline
 from thresher.core.result import RunResult
-from thresher.core.sizes import parse_size, show_size
-from thresher.errors import UsageError
 from thresher.runtime.accelerators import Accelerator, declared_accelerators, found_accelerators
 from thresher.runtime.cluster import Cluster
-from thresher.runtime.executor import Executor, Limits, Tending
-from thresher.runtime.memory import available_memory, default_memory
+from thresher.runtime.executor import Executor, Limits
 from thresher.runtime.process_pool import ProcessPool
-
-LEAST_MEMORY = 128 * 2**20
-"""Below this not even Python and Arrow fit."""
 
 
 class LocalExecutor(Executor):
@@ -51,6 +44,10 @@ class LocalExecutor(Executor):
         "worker_restart_interval_m",
         "workers",
     )
+    cannot: ClassVar[Mapping[str, str]] = {
+        "address": "it runs on this machine",
+        "runtime_env": "all workers run in the Python environment of this machine",
+    }
 
     def __init__(self, config: dict[str, Any] | None = None, **options: Any) -> None:
         """Options, as keyword arguments or in `config={…}`.
@@ -67,13 +64,13 @@ class LocalExecutor(Executor):
         `worker_restart_interval_m` minutes; `worker_max_tasks`: tasks after which it is.
         `fusion`: whether neighbouring stages run in one call.
         """
-        given = merge_options("LocalExecutor", options, config, self.options)
-        self._workers = _workers(given.get("workers"), given.get("cpu_allocation_percentage", 0.95))
-        self._memory = _memory(given.get("memory"))
+        given = merge_options("LocalExecutor", options, config, self.options, self.cannot)
+        self._workers = checked_workers(given.get("workers"), given.get("cpu_allocation_percentage", 0.95))
+        self._memory = checked_memory(given.get("memory"))
         self._mode = check_choice("execution_mode", given.get("execution_mode", "streaming"), EXECUTION_MODES)
         self._fusion = check_flag("fusion", given.get("fusion", True))
         self.logging_interval_s = check_positive("logging_interval", given.get("logging_interval", 10.0), "seconds")
-        self._tending = _tending(given)
+        self._tending = checked_tending(given)
         self._custom = check_amounts("custom_resources", given.get("custom_resources", {}))
         self._accelerators = declared_accelerators(given["gpus"]) if given.get("gpus") is not None else None
         self._pool: ProcessPool | None = None
@@ -113,52 +110,3 @@ class LocalExecutor(Executor):
             pool, self._pool = self._pool, None
             if pool is not None:
                 pool.close(kill=True)
-
-
-def _workers(given: Any, share: Any) -> int:
-    if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share <= 1:
-        raise UsageError(f"cpu_allocation_percentage: {share!r} is not a share above 0 and up to 1, such as 0.95")
-    if given is None:
-        return max(1, math.floor(available_cpus() * share + 0.5))
-    return check_count("workers", given)
-
-
-def available_cpus() -> float:
-    """Cores that this process may use: of the machine, or of its control group if that allows less."""
-    cores = float(len(os.sched_getaffinity(0)))
-    try:
-        with open("/sys/fs/cgroup/cpu.max", encoding="ascii") as file:
-            quota, period = file.read().split()
-    except (OSError, ValueError):
-        return cores
-    return cores if quota == "max" else min(cores, int(quota) / int(period))
-
-
-def _memory(given: Any) -> int:
-    if given is None:
-        return max(LEAST_MEMORY, default_memory())
-    memory = parse_size(given, "memory")
-    if memory < LEAST_MEMORY:
-        raise UsageError(f"memory: {given!r} is less than {show_size(LEAST_MEMORY)}; Python and Arrow alone need that")
-    if memory > available_memory():
-        raise UsageError(f"memory: {given!r} is more than there is here ({show_size(available_memory())})")
-    return memory
-
-
-def _tending(given: dict[str, Any]) -> Tending:
-    most, tasks = given.get("max_workers_per_stage"), given.get("worker_max_tasks")
-    return Tending(
-        autoscale_interval_s=check_positive(
-            "autoscale_interval_s", given.get("autoscale_interval_s", Tending.autoscale_interval_s), "seconds"
-        ),
-        max_workers_per_stage=0 if most is None else check_count("max_workers_per_stage", most),
-        worker_max_lifetime_s=_minutes("worker_max_lifetime_m", given),
-        worker_restart_interval_s=_minutes("worker_restart_interval_m", given),
-        worker_max_tasks=0 if tasks is None else check_count("worker_max_tasks", tasks),
-    )
-
-
-def _minutes(name: str, given: dict[str, Any]) -> float:
-    """In seconds; 0 where it is not given."""
-    value = given.get(name)
-    return 0.0 if value is None else check_positive(name, value, "minutes") * 60

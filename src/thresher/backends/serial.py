@@ -6,28 +6,26 @@ from __future__ import annotations
 import os
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from msgspec.structs import replace
 
 from thresher.core.options import (
     EXECUTION_MODES,
-    RunOptions,
     check_amounts,
     check_choice,
     check_flag,
     check_positive,
     merge_options,
 )
-from thresher.core.pipeline import Pipeline
 from thresher.core.plan import Plan
 from thresher.core.resources import NodeInfo, WorkerMetadata
 from thresher.core.tally import Tally
 from thresher.core.task import Task
 from thresher.core.unit import Unit
-from thresher.errors import ThresherError, UnsupportedError
+from thresher.errors import ThresherError
 from thresher.runtime.accelerators import Accelerator, declared_accelerators, found_accelerators
 from thresher.runtime.cluster import Cluster, MemoryReading
 from thresher.runtime.executor import Executor, Limits, Tending
@@ -271,11 +269,19 @@ class SerialExecutor(Executor):
 
     name = "serial"
     options = ("custom_resources", "execution_mode", "fusion", "gpus", "logging_interval")
+    cannot: ClassVar[Mapping[str, str]] = {
+        "address": "everything runs in this process",
+        "workers": "everything runs in this process",
+        "cpu_allocation_percentage": "everything runs in this process",
+        "memory": "it keeps no account of memory",
+        "timeout_s": "it has no second process that could end a call",
+        "runtime_env": "everything runs in this process",
+    }
 
     def __init__(self, config: dict[str, Any] | None = None, **options: Any) -> None:
         """Options: `execution_mode` (`streaming` or `batch`), `logging_interval` (seconds), `fusion`, and what stages
         may ask for: `gpus` (a count, or a list such as `[{"memory_gb": 40}]`), `custom_resources`."""
-        given = merge_options("SerialExecutor", options, config, self.options)
+        given = merge_options("SerialExecutor", options, config, self.options, self.cannot)
         self._mode = check_choice("execution_mode", given.get("execution_mode", "streaming"), EXECUTION_MODES)
         self._fusion = check_flag("fusion", given.get("fusion", True))
         self.logging_interval_s = check_positive("logging_interval", given.get("logging_interval", 10.0), "seconds")
@@ -298,17 +304,6 @@ class SerialExecutor(Executor):
         if self._accelerators is None:
             self._accelerators = found_accelerators()
         return self._accelerators
-
-    def plan(self, pipeline: Pipeline, options: RunOptions | None = None) -> Plan:
-        """What a run would do. A call cannot be ended from outside here, so a stage may not ask for it."""
-        plan = super().plan(pipeline, options)
-        for stage in plan.stages:
-            if stage.timeout_s is not None:
-                raise UnsupportedError(
-                    f"{stage.name}.timeout_s: the serial executor has no second process that could end a call; "
-                    "leave it out, or take the local executor"
-                )
-        return plan
 
     def run_spec(self, plan: Plan) -> RunSpec:
         """As the scheduler sees it. A pipeline for accelerators may be debugged where there are none: without `gpus`,

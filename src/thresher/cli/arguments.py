@@ -9,6 +9,9 @@ from typing import Any, NoReturn
 
 from thresher.errors import UsageError, nearest
 
+EXECUTOR_NAMES = "local (default), serial, ray, actor-pool, ray-data or xenna"
+"""What `--executor` takes, for people; a test compares it with the registry, which is not loaded for this."""
+
 
 class Parser(argparse.ArgumentParser):
     """A parser that raises `UsageError` in place of ending the process, and knows flags that are still to come."""
@@ -60,7 +63,10 @@ def add_recipe_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_executor_arguments(parser: argparse.ArgumentParser) -> None:
     """What every command takes that makes an executor."""
-    parser.add_argument("--executor", metavar="NAME", help="what runs it: local (default) or serial")
+    parser.add_argument("--executor", metavar="NAME", help=f"what runs it: {EXECUTOR_NAMES}")
+    parser.add_argument(
+        "--address", metavar="A", help="the Ray cluster to use: auto or host:port (default: a private one)"
+    )
     parser.add_argument("--workers", metavar="N", type=_whole_number, help="number of shared CPU workers")
     parser.add_argument("--memory", metavar="SIZE", help="ceiling for driver and workers together, such as 4GB")
     parser.add_argument(
@@ -99,6 +105,7 @@ def executor_options(arguments: argparse.Namespace) -> dict[str, Any]:
         "workers": arguments.workers,
         "memory": arguments.memory,
         "gpus": arguments.gpus,
+        "address": arguments.address,
     }
     return {key: value for key, value in given.items() if value is not None}
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from thresher.core.plan import Plan
 
 DESCRIPTION = "Show what a run would do: stages, fusion, resources, workers, memory, units. Nothing is written."
-PLANNED_FLAGS = ("--address",)
+PLANNED_FLAGS = ()
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

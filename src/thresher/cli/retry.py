@@ -7,6 +7,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, Any
 
+from thresher.cli.arguments import EXECUTOR_NAMES
 from thresher.cli.kept_recipe import add_kept_recipe_arguments, add_run_argument, load_kept_recipe, run_folder
 from thresher.cli.printing import print_json, print_note, print_result, wants_color
 from thresher.cli.run import put_trusted_on_path
@@ -26,7 +27,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags."""
     add_run_argument(parser)
     add_kept_recipe_arguments(parser)
-    parser.add_argument("--executor", metavar="NAME", help="what runs it: local (default) or serial")
+    parser.add_argument("--executor", metavar="NAME", help=f"what runs it: {EXECUTOR_NAMES}")
+    parser.add_argument("--address", metavar="A", help="the Ray cluster to use: auto or host:port")
     parser.add_argument("--workers", metavar="N", type=int, help="number of shared CPU workers")
     parser.add_argument("--memory", metavar="SIZE", help="ceiling for driver and workers together, such as 4GB")
     parser.add_argument("--quiet", action="store_true", help="print nothing but errors")
@@ -41,7 +43,7 @@ def execute(arguments: argparse.Namespace) -> int:
     if arguments.executor in (None, "local"):
         launch_early()
     recipe = load_kept_recipe(arguments, run_dir, options)
-    given = {"name": arguments.executor, "workers": arguments.workers, "memory": arguments.memory}
+    given = {key: getattr(arguments, key) for key in ("workers", "memory", "address")} | {"name": arguments.executor}
     executor = recipe.make_executor({key: value for key, value in given.items() if value is not None})
     result = retry_run(
         executor,

@@ -13,7 +13,7 @@ from thresher.cli.printing import print_json, print_result, print_warning, wants
 from thresher.runtime.launch import launch_early
 
 DESCRIPTION = "Run a recipe. The same command goes on where an earlier one was ended."
-PLANNED_FLAGS = ("--address", "--metrics-port", "--dashboard")
+PLANNED_FLAGS = ("--metrics-port", "--dashboard")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

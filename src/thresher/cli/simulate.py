@@ -25,7 +25,7 @@ DESCRIPTION = (
     "as an earlier run measured it. Nothing is read or written but what is named here."
 )
 PLANNED_FLAGS = ()
-NOT_FOR_A_REHEARSAL = ("name", "workers", "memory", "gpus", "cpu_allocation_percentage")
+NOT_FOR_A_REHEARSAL = ("name", "workers", "memory", "gpus", "cpu_allocation_percentage", "address", "dashboard")
 """Options of an executor that the machines of the rehearsal take the place of."""
 
 

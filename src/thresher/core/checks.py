@@ -9,7 +9,7 @@ from typing import Any
 
 from thresher.core.scores import rules_of
 from thresher.core.stage import OrderedStage, ProcessingStage, SinkStage, SourceStage, needs_own_workers, task_types
-from thresher.errors import PlanError, UnsupportedError
+from thresher.errors import PlanError
 
 Stage = ProcessingStage[Any, Any]
 
@@ -51,13 +51,6 @@ def check_ordered(stages: Sequence[Stage]) -> None:
         fault = stage.place_fault(stages[:number]) if isinstance(stage, OrderedStage) else ""
         if fault:
             raise PlanError(f"{stage.name}: {fault}")
-
-
-def check_honoured(stages: Sequence[Stage]) -> None:
-    """Refuse settings that nothing here would act on: a setting is never ignored in silence."""
-    for stage in stages:
-        if stage.runtime_env:
-            raise UnsupportedError(f"{stage.name}.runtime_env is for clusters, which are planned; leave it out")
 
 
 def check_keeps_scores(stages: Sequence[Stage]) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from thresher.core.scores import ScoreSource
-from thresher.errors import UsageError, nearest
+from thresher.errors import UnsupportedError, UsageError, nearest
 
 PROGRESS_MODES = ("auto", "live", "lines", "none")
 EXECUTION_MODES = ("streaming", "batch")
@@ -91,13 +91,25 @@ class RunOptions:
 
 
 def merge_options(
-    executor: str, given: Mapping[str, Any], config: Mapping[str, Any] | None, legal: Iterable[str]
+    executor: str,
+    given: Mapping[str, Any],
+    config: Mapping[str, Any] | None,
+    legal: Iterable[str],
+    cannot: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    """Keyword arguments and `config={…}` of an executor as one dict; an unknown key is an error."""
+    """Keyword arguments and `config={…}` of an executor as one dict; an unknown key is an error.
+
+    What `cannot` rules out, whole options or `option=value`, is refused with its reason.
+    """
     names = sorted(legal)
     options: dict[str, Any] = {}
     for source in (config or {}), given:
         for key, value in source.items():
+            reason = next((cannot[one] for one in (key, f"{key}={value}") if one in cannot), "") if cannot else ""
+            if reason:
+                raise UnsupportedError(
+                    f"{executor} does not honour {key}={value!r}: {reason}. Leave it out, or take another executor"
+                )
             if key not in names:
                 raise UsageError(
                     f"{executor}: unknown option {key!r}.{nearest(key, names)} Legal options: {', '.join(names)}"

@@ -18,7 +18,6 @@ import msgspec
 
 from thresher.core.checks import (
     check_columns,
-    check_honoured,
     check_keeps_scores,
     check_ordered,
     check_places,
@@ -155,7 +154,6 @@ def make_plan(pipeline: Pipeline, settings: PlanSettings | None = None, *, initi
     stages = _named(_expanded(pipeline.stages))
     for stage in stages:
         check_settings(stage)
-    check_honoured(stages)
     check_places(stages, initial_tasks=initial_tasks)
     check_ordered(stages)
     check_task_types(stages)

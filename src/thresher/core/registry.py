@@ -11,6 +11,7 @@ import inspect
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
+from thresher.core.packages import EXTRAS, missing_package
 from thresher.errors import UsageError, nearest
 
 Kind = Literal["reader", "writer", "stage", "filter", "modifier"]
@@ -117,6 +118,10 @@ PUBLIC_NAMES: dict[str, str] = {
     "RunResult": "thresher.core.result:RunResult",
     "LocalExecutor": "thresher.backends.local:LocalExecutor",
     "SerialExecutor": "thresher.backends.serial:SerialExecutor",
+    "RayExecutor": "thresher.backends.ray:RayExecutor",
+    "RayActorPoolExecutor": "thresher.backends.ray_actor_pool:RayActorPoolExecutor",
+    "RayDataExecutor": "thresher.backends.ray_data:RayDataExecutor",
+    "XennaExecutor": "thresher.backends.xenna:XennaExecutor",
     "DocumentFilter": f"{_TEXT}.document_filter:DocumentFilter",
     "DocumentModifier": f"{_TEXT}.document_modifier:DocumentModifier",
     "load_recipe": "thresher.core.recipe:load_recipe",
@@ -128,13 +133,14 @@ PUBLIC_NAMES: dict[str, str] = {
 EXECUTORS: dict[str, str] = {
     "local": "thresher.backends.local:LocalExecutor",
     "serial": "thresher.backends.serial:SerialExecutor",
+    "ray": "thresher.backends.ray:RayExecutor",
+    "actor-pool": "thresher.backends.ray_actor_pool:RayActorPoolExecutor",
+    "ray-data": "thresher.backends.ray_data:RayDataExecutor",
+    "xenna": "thresher.backends.xenna:XennaExecutor",
 }
 """What `--executor` and a recipe's `executor` may name."""
 
 DEFAULT_EXECUTOR = "local"
-
-PLANNED_EXECUTORS = ("ray", "actor-pool", "ray-data", "xenna")
-"""Names that are kept for executors that are not there yet."""
 
 
 @dataclass(frozen=True)
@@ -225,10 +231,7 @@ def executor_fault(name: str) -> str:
     """What is wrong with the name of an executor; empty if nothing is."""
     if name in EXECUTORS:
         return ""
-    legal = ", ".join(EXECUTORS)
-    if name in PLANNED_EXECUTORS:
-        return f"{name!r} is planned and not there yet. There is now: {legal}"
-    return f"{name!r} is no executor.{nearest(name, EXECUTORS)} There is: {legal}"
+    return f"{name!r} is no executor.{nearest(name, EXECUTORS)} There is: {', '.join(EXECUTORS)}"
 
 
 def load_executor(name: str) -> Any:
@@ -236,7 +239,13 @@ def load_executor(name: str) -> Any:
     fault = executor_fault(name)
     if fault:
         raise UsageError(f"executor: {fault}")
-    return resolve(EXECUTORS[name])
+    try:
+        return resolve(EXECUTORS[name])
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package in EXTRAS:
+            raise missing_package(package, f"executor {name!r}") from error
+        raise
 
 
 def resolve(target: str) -> Any:

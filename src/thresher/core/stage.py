@@ -271,7 +271,7 @@ def check_settings(stage: ProcessingStage[Any, Any]) -> None:
 def needs_own_workers(stage: ProcessingStage[Any, Any]) -> bool:
     """Whether a stage runs in workers that do nothing else: what it holds is held while a worker lives."""
     needs = stage.resources
-    holds = needs.requires_gpu or needs.memory_gb > 0 or any(needs.custom.values())
+    holds = needs.requires_gpu or needs.memory_gb > 0 or any(needs.custom.values()) or bool(stage.runtime_env)
     expensive = stage.expensive_setup and overrides(stage, "setup")
     return holds or expensive or stage.num_workers() is not None
 

@@ -34,6 +34,12 @@ if TYPE_CHECKING:
 _SERIAL = itertools.count()
 
 
+def _own_mark() -> str:
+    """Names a temporary file as nobody else does, on whatever machine that shares the folder."""
+    host = hashlib.blake2b(os.uname().nodename.encode(), digest_size=3).hexdigest()
+    return f"{host}-{os.getpid()}-{next(_SERIAL)}"
+
+
 class UnitOutput:
     """What a worker writes for one unit in one epoch."""
 
@@ -42,7 +48,7 @@ class UnitOutput:
         self._place = place
         self._sink = sink
         self._unit = unit
-        self._base = f"{unit.id}-{epoch}-{os.getpid()}-{next(_SERIAL)}"
+        self._base = f"{unit.id}-{epoch}-{_own_mark()}"
         self._writer: RecordWriter | None = None
         self._quarantined = _Lines(place, self._local("quarantined.jsonl"))
         self._dropped = _Lines(place, self._local("dropped.jsonl"))
@@ -252,7 +258,7 @@ def join(place: CommitPlace, sink: SinkStage[Any, Any], unit: Unit) -> CommitRec
     if found is not None:
         return found
     assert place.output is not None, "parts are joined for a writer"
-    base = os.path.join(place.tmp, f"{unit.id}-{os.getpid()}-{next(_SERIAL)}")
+    base = os.path.join(place.tmp, f"{unit.id}-{_own_mark()}")
     local = f"{base}{place.extension}"
     parts: list[str] = []
     with writing(place.output):

@@ -205,6 +205,9 @@ class Metrics:
         state.tally, state.read_bytes, state.epoch = None, 0, epoch
 
     def _unit_committed(self, event: ev.UnitCommitted) -> None:
+        if event.whole:
+            self._rates.begin(self._t, self._bytes_done)
+            self._total.add(_counts_of(event.tally))
         state = self._units.pop(event.unit, None)
         self._units_done += 1
         if state is not None:
@@ -298,6 +301,14 @@ class Metrics:
     def _say(self, text: str) -> None:
         self._message_count += 1
         self._messages.append(Message(self._message_count, self._t, " ".join(text.split())))
+
+
+def _counts_of(record: Any) -> Tally:
+    """The counts in the record of a commit, which is plain data where it comes from a log."""
+    if record is None:
+        return Tally(stages={})
+    tally = record["tally"] if isinstance(record, dict) else record.tally
+    return tally if isinstance(tally, Tally) else msgspec.convert(tally, Tally, strict=False)
 
 
 def subtract(total: Tally, part: Tally) -> None:

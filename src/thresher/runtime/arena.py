@@ -217,6 +217,12 @@ class OwnArena:
                 offset += written
                 view = view[written:]
 
+    def reader(self) -> Reader:
+        """Opens what this worker and others put into their arenas."""
+        reader = Reader()
+        reader.add(self.number, self.map)
+        return reader
+
     def free(self, offset: int) -> None:
         """A segment that nobody looks at any more."""
         for start, size in self.segments.free(offset):

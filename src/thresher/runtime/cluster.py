@@ -3,7 +3,7 @@
 
 On an event, `tally` is the `Tally` of the worker's `TaskReport` (also on `TaskEmitted` without outputs, which a body
 may send now and then while a long task runs, so that people see progress). On `UnitCommitted` it is the `CommitRecord`
-that the worker wrote.
+that the worker wrote; on one that is `whole`, where a pipeline has no writer, the `UnitPage` that the unit came to.
 """
 
 from __future__ import annotations

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds out what workers died on: reads the note that a dead one left, and tells the others.
-
-Also watches the time: a worker whose call takes longer than `timeout_s` is to be ended.
-"""
+"""Finds out what workers died on, from the note that a dead one left, and tells the others."""
 
 from __future__ import annotations
 
@@ -10,12 +7,9 @@ import signal
 from dataclasses import dataclass
 
 from thresher.core.out_of_memory import OUT_OF_MEMORY
-from thresher.runtime.death_notes import PROCESS, Note, is_overdue, read_note
+from thresher.runtime.death_notes import PROCESS, Note
 from thresher.runtime.process_pool import Gone
 from thresher.runtime.suspicions import CERTAIN, CRASHED, DOUBTFUL, TIMEOUT, Suspect, Suspicions
-
-LOOK_EVERY_NS = 50_000_000
-"""How often workers are looked at for calls that take too long."""
 
 
 @dataclass(frozen=True)
@@ -31,38 +25,14 @@ class Finding:
 
 
 class Coroner:
-    """Knows the notes of all workers, and what was learnt from those of dead ones."""
+    """Knows what was learnt from the notes of dead workers."""
 
     def __init__(self) -> None:
-        self.watches_time = False
-        """Whether any stage has a `timeout_s`."""
-        self._arenas: dict[int, int] = {}
-        self._overdue: dict[int, Note] = {}
-        """What a worker was at when it was to be ended; it may have gone on to something else since."""
-        self._looked_ns = 0
         self._suspicions = Suspicions()
         self._told: list[Suspect] = []
         """Everything that workers should know, in order."""
         self._knows: dict[int, int] = {}
         """Worker to how much of that it was told."""
-
-    def watch(self, worker: int, arena: int) -> None:
-        """A worker starts; its notes will be in this arena."""
-        self._arenas[worker] = arena
-
-    def overdue(self, now_ns: int) -> list[int]:
-        """Workers that are in a call for too long."""
-        if not self.watches_time or now_ns - self._looked_ns < LOOK_EVERY_NS:
-            return []
-        self._looked_ns = now_ns
-        late = []
-        for worker, arena in self._arenas.items():
-            if worker not in self._overdue and is_overdue(arena, now_ns):
-                note = read_note(arena)
-                if note is not None and 0 < note.deadline_ns < now_ns:
-                    self._overdue[worker] = note
-                    late.append(worker)
-        return late
 
     def news_for(self, worker: int) -> list[Suspect]:
         """What a worker was not told yet."""
@@ -77,11 +47,9 @@ class Coroner:
         for suspect in suspects:
             self._learn(suspect)
 
-    def examine(self, worker: int, gone: Gone) -> Finding:
-        """What a worker died on."""
-        arena = self._arenas.pop(worker)
+    def examine(self, worker: int, gone: Gone, note: Note | None) -> Finding:
+        """What a worker died on; `note`: what it was at, if it was at anything."""
         self._knows.pop(worker, None)
-        note = self._overdue.pop(worker, None) or (None if gone.expected else read_note(arena))
         if note is None:
             return Finding(gone.reason)
         reason = "a call took longer than timeout_s" if gone.overdue else gone.reason

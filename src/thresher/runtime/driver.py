@@ -108,6 +108,7 @@ class Driver:
         self._near_limit = False
         self.memory_limit = 0
         self.peak_memory = 0
+        self.commits_unasked = False
         self.show: Callable[[Snapshot], None] = lambda snapshot: None
         self.error_budget = ErrorBudget(share=1.0)
 
@@ -170,12 +171,16 @@ class Driver:
         event = self._work.next_event()
         if event is not None:
             units, tasks = self._work.units_of(event)
+            if units and self.commits_unasked:
+                self._before_first_commit()
             self._cluster.add_units(units, tasks)
             self._handle(event)
 
     def _handle(self, event: ev.AnyEvent) -> None:
         if self._status is not None:
             return
+        if isinstance(event, ev.UnitCommitted) and isinstance(event.tally, UnitPage):
+            event = self._record_here(event, event.tally)
         t = time.monotonic() - self._started
         self._n += 1
         self._log.write(self._n, t, event)
@@ -222,10 +227,19 @@ class Driver:
                     self._book.released(action.tasks)
                 self._cluster.perform(action)
 
-    def _commit(self, action: act.Commit) -> None:
+    def _before_first_commit(self) -> None:
         if self._first_commit:
             self._first_commit = False
             self._recorder.before_first_commit()
+
+    def _record_here(self, event: ev.UnitCommitted, page: UnitPage) -> ev.UnitCommitted:
+        """A unit was run elsewhere and gave back its results: its record is made here."""
+        self._book.put(event.unit, page)
+        record = self._recorder.commit_here(self._work.unit(event.unit), event.epoch, page)
+        return ev.UnitCommitted(event.unit, event.epoch, record, event.whole)
+
+    def _commit(self, action: act.Commit) -> None:
+        self._before_first_commit()
         page = self._book.peek(action.unit)
         if action.worker is not None and not self._collects:
             self._cluster.commit(action, page.tally)
@@ -296,6 +310,9 @@ class Driver:
         unit = self._work.unit(event.unit)
         self._results.extend((unit.order, place, payload) for place, payload in page.results)
         self._recorder.committed(unit, event.tally)
+        if event.whole:
+            for number, stage in event.tally.tally.stages.items():
+                self._note_errors(number, stage)
         self._cluster.mark_done([event.unit])
         self._stream_done(self._work.committed(event.unit))
 

@@ -4,11 +4,14 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from types import MappingProxyType
+from typing import Any, ClassVar
 
 from msgspec.structs import replace
 
+from thresher.core.honoured import honoured_stages
 from thresher.core.options import RunOptions
 from thresher.core.pipeline import Pipeline
 from thresher.core.plan import CHUNK_BYTES, Plan, PlanSettings, make_plan
@@ -52,6 +55,13 @@ class Limits:
     """Named resources that there are."""
     tending: Tending = Tending()
     """How workers are balanced and recycled."""
+    nodes: int = 1
+    """Machines that the workers are spread over; the memory is that of each."""
+
+    @property
+    def workers_per_node(self) -> int:
+        """Shared workers of one machine, about."""
+        return max(1, -(-self.shared_workers // self.nodes))
 
     def plan_settings(self, *, keep_dropped: bool) -> PlanSettings:
         """The same as the planner wants it."""
@@ -59,7 +69,7 @@ class Limits:
         return PlanSettings(
             fusion=self.fusion,
             barrier=self.barrier,
-            chunk_bytes=chunk_bytes(memory, self.shared_workers, CHUNK_BYTES) if memory else CHUNK_BYTES,
+            chunk_bytes=chunk_bytes(memory, self.workers_per_node, CHUNK_BYTES) if memory else CHUNK_BYTES,
             max_record_bytes=memory // RECORD_SHARE if memory else 2**62,
             memory_bytes=memory,
             keep_dropped=keep_dropped,
@@ -73,8 +83,16 @@ class Executor:
     """As on the command line."""
     options: tuple[str, ...] = ()
     """Names of the options that the executor honours."""
+    cannot: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    """What it cannot honour, and why in one clause; `core/honoured.py` tells what the keys may be."""
+    warn_unsupported: Callable[[str], None] | None = None
+    """Told what is left out because it cannot be honoured; `None`: that is refused."""
     logging_interval_s: float = 10.0
     """Seconds between two log lines where there is no terminal."""
+    tell: Callable[[str], None] | None = None
+    """Where people are told what happens; set while a run goes on."""
+    schedules_itself: bool = False
+    """Whether an engine with a scheduler of its own runs and commits the units first."""
 
     def limits(self) -> Limits:
         """What may be used."""
@@ -99,7 +117,11 @@ class Executor:
             keep_scores=options.keep_scores,
             known_scores=options.known_scores,
         )
-        plan = make_plan(pipeline, settings, initial_tasks=options.initial_tasks is not None)
+        with_tasks = options.initial_tasks is not None
+        plan = make_plan(pipeline, settings, initial_tasks=with_tasks)
+        stages = honoured_stages(plan.stages, options, self, self.warn_unsupported)
+        if any(left is not planned for left, planned in zip(stages, plan.stages, strict=True)):
+            plan = make_plan(Pipeline(plan.name, stages=stages), settings, initial_tasks=with_tasks)
         most = self.limits().tending.max_workers_per_stage
         if most:
             ops = [op if op.workers is None else replace(op, workers=min(op.workers, most)) for op in plan.ops]

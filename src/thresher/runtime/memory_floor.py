@@ -41,7 +41,7 @@ def chunk_bytes(memory_bytes: int, workers: int, most: int) -> int:
 def memory_floor(plan: Plan, limits: Limits) -> int:
     """Bytes that the plan needs: all processes, what stages ask for, and on top the shares of chunks and records."""
     own = [(op.workers or 1, op.resources.memory_gb) for op in plan.ops if op.dedicated]
-    workers = limits.shared_workers + sum(count for count, _ in own)
+    workers = limits.workers_per_node + sum(count for count, _ in own)
     shared = max((stage.resources.memory_gb for stage in plan.stages), default=0.0)
     asked = sum(count * gigabytes for count, gigabytes in own) or shared
     processes = driver_bytes() + ZYGOTE_BYTES + workers * WORKER_BYTES

@@ -120,6 +120,7 @@ class Attempt:
         self._committed_before = len(run.committed)
         self._resumed = _input_units(run)
         self.progress: Progress = make_progress(options.progress, interval_s=executor.logging_interval_s)
+        executor.tell = self.progress.message
 
     def run(self, listed: Iterator[Unit], interrupts: Interrupts) -> RunResult:
         """From the first unit to the report."""
@@ -131,6 +132,7 @@ class Attempt:
         driver = Driver(self._plan, Scheduler(spec), self._cluster, work, self._recorder, log, metrics)
         driver.memory_limit = self._limits.memory_bytes
         driver.error_budget = self._options.max_errors
+        driver.commits_unasked = self._executor.schedules_itself
         driver.show = self.progress.update
         self.progress.start(self._info())
         for text in self._run.warnings:
@@ -170,6 +172,8 @@ class Attempt:
         if self._plan.source is not None:
             self._cluster.mark_done(sorted(done))
             listed = self._checked_units(listed) if self._resumed else listed
+            if self._executor.schedules_itself:
+                listed = iter(list(listed))  # an engine is given all units at once
             return WorkList(self._plan, listed, done, self._run.record_units, joins)
         initial: Sequence[Task] = (
             self._options.initial_tasks if self._options.initial_tasks is not None else [EmptyTask()]

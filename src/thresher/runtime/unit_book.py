@@ -84,6 +84,10 @@ class UnitBook:
         for task in tasks:
             self._paths.pop(task, None)
 
+    def put(self, unit: str, page: UnitPage) -> None:
+        """Take up the page of a unit that was run elsewhere."""
+        self._pages[unit] = page
+
     def close(self, unit: str) -> UnitPage:
         """The unit is committed: take its page out."""
         return self._pages.pop(unit, None) or UnitPage(0)

@@ -20,14 +20,14 @@ from thresher.core.out_of_memory import is_out_of_memory
 from thresher.core.plan import gives_bit_by_bit
 from thresher.errors import ThresherError
 from thresher.runtime import messages as msg
-from thresher.runtime.arena import OwnArena, Reader
 from thresher.runtime.large_table import take_turn
 from thresher.runtime.memory import MemoryKeeper, WorkerFull, private_bytes
 from thresher.runtime.orders import Produced, TaskOrder, TaskReport
 from thresher.runtime.payload import INLINE_BYTES, EncodeError, Payload, encode, spill
+from thresher.runtime.payload_store import Link, PayloadMissing, PayloadStore
 from thresher.runtime.stage_call import TaskAborted
 from thresher.runtime.suspicions import suspicions
-from thresher.runtime.wire import Channel, PeerGone
+from thresher.runtime.wire import PeerGone
 from thresher.runtime.worker import SetupFailed, Worker
 from thresher.runtime.worker_call import NO_LIMIT, Call, calls_of
 
@@ -35,6 +35,8 @@ FLUSH_EVERY_S = 0.005
 """Results of tiny tasks wait at most so long for company."""
 LOOK_EVERY_S = 0.001
 """Messages are looked for at most so often while an order runs."""
+PAYLOAD_LOST = "payload-lost"
+"""Kind of the error where the input of a call can no longer be read."""
 TELL_EVERY_S = 0.5
 """How often a long task tells its counts."""
 
@@ -47,16 +49,15 @@ class WorkerProcess:
 
     def __init__(
         self,
-        channel: Channel[msg.ToWorker],
+        channel: Link,
         worker: Worker,
-        arena: OwnArena,
+        arena: PayloadStore,
         spill_to: str = "",
         keeper: MemoryKeeper | None = None,
     ) -> None:
         self._channel, self._worker, self._arena = channel, worker, arena
         self._spill_to, self._spilled = spill_to, 0
-        self._reader = Reader()
-        self._reader.add(arena.number, arena.map)
+        self._reader = arena.reader()
         self._memory = keeper or MemoryKeeper()
         self._waiting: deque[Call] = deque()
         self._parked: dict[int, Call] = {}
@@ -245,6 +246,8 @@ class WorkerProcess:
             self._memory.give_back()
         except TaskAborted as error:
             self._fail(call, "aborted", str(error), fatal=False)
+        except PayloadMissing as error:
+            self._fail(call, PAYLOAD_LOST, str(error), fatal=False)
         except EncodeError as error:
             self._fail(call, "unsendable-result", str(error), fatal=False)
         except (SetupFailed, OSError, ThresherError) as error:

@@ -16,9 +16,10 @@ from math import log
 
 from thresher.scheduler.balance import Demand, Shared, even, targets
 from thresher.scheduler.defragment import gather_room
+from thresher.scheduler.pool import Pool
 from thresher.scheduler.pools import refill, send_off
 from thresher.scheduler.rates import set_window
-from thresher.scheduler.state import UP, Op, Pool, State, Worker
+from thresher.scheduler.state import UP, Op, State, Worker
 
 UNHURRIED = 5  # times longer that surplus workers stay if nobody waits for their room
 SAME_WORK = 0.05  # work that changed by less than this is balanced as it is

@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 from thresher.scheduler.model import RunSpec
-from thresher.scheduler.state import Op, Pool, State, chain
+from thresher.scheduler.pool import Pool
+from thresher.scheduler.state import Op, State, chain
 
 
 def build(spec: RunSpec) -> State:

@@ -6,8 +6,9 @@ Then the fewest and quickest to start of them leave one device, and start again 
 
 from __future__ import annotations
 
+from thresher.scheduler.pool import Pool
 from thresher.scheduler.pools import send_off, worth_starting
-from thresher.scheduler.state import UP, Pool, State, Worker
+from thresher.scheduler.state import UP, State, Worker
 
 
 def gather_room(state: State) -> None:

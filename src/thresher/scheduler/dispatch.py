@@ -9,11 +9,12 @@ from thresher.scheduler.actions import Dispatch, Resume, TaskRef
 from thresher.scheduler.backpressure import credit_of, may_run, saw_starving
 from thresher.scheduler.holding import hold, set_groups
 from thresher.scheduler.lineage import first_leaf, oldest_task, unlink
+from thresher.scheduler.locality import accepts, bring_together, worker_near
 from thresher.scheduler.model import NO_LIMIT
+from thresher.scheduler.pool import Pool
 from thresher.scheduler.pools import send_off
-from thresher.scheduler.state import HELD, PARKED, READY, UP, Group, Op, Pool, State, Task, Unit, Worker
+from thresher.scheduler.state import HELD, PARKED, READY, UP, Group, Op, State, Task, Unit, Worker
 
-GENERATORS = 2  # different emitting ops a worker may hold tasks of, so that at most two can be parked
 TRIES = 4  # workers looked at for one task; `unblock` looks at all of them when nothing runs
 
 
@@ -145,10 +146,13 @@ def assign(state: State, op: Op, level: int) -> bool:
         return assign_parked(state, op, parked)
     if ready is None:
         return False
-    seated = op.seats >= seat_limit(state, op) and oldest_task(state) is not ready
+    full = op.seats >= seat_limit(state, op)
+    seated = full and oldest_task(state) is not ready
     worker = find_worker(op, level, seated)
     if worker is None:
         return False
+    if state.fleet.is_wide:
+        worker, ready = bring_together(state, worker, ready, seated=seated, full=full)
     if not may_run(state, ready):
         if op.source and level == 0:
             saw_starving(state, op)
@@ -199,13 +203,6 @@ def find_worker(op: Op, level: int, seated: bool) -> Worker | None:
         for worker_id in refused:
             free.move_to_end(worker_id)
     return found
-
-
-def accepts(worker: Worker, op: Op, seated: bool) -> bool:
-    """An op that parks is entered once; and a worker holds tasks of few emitting ops, as each might park."""
-    if op.index in worker.ops:
-        return not op.parks
-    return not seated and (not op.emits or len(worker.ops) < GENERATORS)
 
 
 def head_ready(op: Op) -> Task | None:
@@ -260,7 +257,10 @@ def resume(state: State, task: Task) -> None:
 def take_group(state: State, op: Op, first: Task, size: int) -> list[Task]:
     """The first ready task of an op, which has its reserve, and those behind it that go along in one Dispatch."""
     heap = op.ready
-    heappop(heap)
+    if heap[0][1] is first:
+        heappop(heap)
+    else:
+        first.state = HELD  # its entry is stale from now on
     op.nready -= 1
     tasks = [first]
     while len(tasks) < size and not first.exempt:
@@ -292,6 +292,9 @@ def assign_sink(state: State, op: Op, level: int) -> bool:
             worker = find_worker(op, level, False)
             if worker is None:
                 return False
+            leaf = first_leaf(unit)
+            if leaf is not None and leaf.home:
+                worker = worker_near(state, worker, leaf, seated=False) or worker
             heappop(heap)
             op.nready -= 1
             unit.sink_worker = worker

@@ -132,6 +132,7 @@ class UnitCommitted(Event, frozen=True, gc=False, omit_defaults=True):
     unit: str  # its id
     epoch: int = 0  # the epoch that was committed
     tally: Any = None  # the driver's own data, not read here
+    whole: bool = False  # it was run and committed elsewhere: no task and no Commit of it was asked for
 
 
 class CommitFailed(Event, frozen=True, gc=False, omit_defaults=True):

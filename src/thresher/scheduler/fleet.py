@@ -11,7 +11,8 @@ from thresher.scheduler.model import NodeSpec, RunSpec
 from thresher.scheduler.nodes import Nodes
 
 if TYPE_CHECKING:
-    from thresher.scheduler.state import Pool, Worker
+    from thresher.scheduler.pool import Pool
+    from thresher.scheduler.state import Worker
 
 
 class Fleet:
@@ -23,6 +24,7 @@ class Fleet:
         "critical",
         "empty",
         "guessing",
+        "is_wide",
         "known",
         "leaving",
         "next_balance_s",
@@ -40,6 +42,7 @@ class Fleet:
     def __init__(self, spec: RunSpec) -> None:
         specs = nodes_of(spec)
         self.known: dict[str, NodeSpec] = {node.node: node for node in specs}
+        self.is_wide = len(specs) > 1  # payloads may lie elsewhere than their readers
         self.nodes = Nodes(specs)  # what is left
         self.empty = Nodes(specs)  # what there would be without workers
         self.quota = quotas(spec.shared_workers, specs)  # node -> shared workers it should have; only nodes that are up

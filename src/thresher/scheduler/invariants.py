@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from thresher.scheduler.dispatch import GENERATORS
 from thresher.scheduler.lineage import first_leaf, subtree
+from thresher.scheduler.locality import GENERATORS
 from thresher.scheduler.state import (
     COMMITTING,
     DONE,

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from thresher.scheduler.events import NodeJoined, NodeLost
 from thresher.scheduler.fleet import quotas
-from thresher.scheduler.model import IllegalEvent
+from thresher.scheduler.model import IllegalEvent, NodeSpec, RunSpec
 from thresher.scheduler.pools import refill, refill_wanting
 from thresher.scheduler.recovery import worker_lost
 from thresher.scheduler.state import State
@@ -19,12 +19,11 @@ def on_node_joined(state: State, event: NodeJoined) -> None:
         return  # it was there from the beginning, or the run does not look at machines
     if node is None or node.node != event.node:
         raise IllegalEvent(f"node {event.node!r} joined; it is not in RunSpec.nodes, so the event must bring its spec")
-    known = {**fleet.known, node.node: node}
-    listed = state.spec.nodes if node in state.spec.nodes else (*state.spec.nodes, node)
-    fleet.known = known
+    fleet.known = {**fleet.known, node.node: node}
+    fleet.is_wide = True
     fleet.nodes.join(node)
     fleet.empty.join(node)
-    fleet.quota[node.node] = quotas(state.spec.shared_workers, listed)[node.node]
+    fleet.quota[node.node] = shared_share(state.spec, node)
     fleet.shared_on[node.node] = 0
     fleet.balanced_for = None
     fleet.next_balance_s = fleet.now_s
@@ -33,6 +32,14 @@ def on_node_joined(state: State, event: NodeJoined) -> None:
     for pool in state.pools:
         if pool.dedicated is None:
             refill(state, pool)
+
+
+def shared_share(spec: RunSpec, node: NodeSpec) -> int:
+    """Shared workers of a node that joins: as many for each of its CPUs as the run began with."""
+    if node in spec.nodes:
+        return quotas(spec.shared_workers, spec.nodes)[node.node]
+    cpus = sum(other.cpus for other in spec.nodes)
+    return int(node.cpus * spec.shared_workers / cpus + 0.5) if cpus > 0 else 0
 
 
 def on_node_lost(state: State, event: NodeLost) -> None:

@@ -10,7 +10,8 @@ from __future__ import annotations
 from thresher.scheduler.actions import StartWorker, StopWorker
 from thresher.scheduler.capacity import Place
 from thresher.scheduler.holding import set_groups
-from thresher.scheduler.state import STARTING, UP, Op, Pool, State, Worker
+from thresher.scheduler.pool import Pool
+from thresher.scheduler.state import STARTING, UP, Op, State, Worker
 
 
 def start_worker(state: State, pool: Pool, node: str = "") -> bool:

@@ -14,13 +14,15 @@ Places of a task (`state`), and how it gets from one to the next:
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from thresher.scheduler.actions import AnyAction
-from thresher.scheduler.capacity import Need, Place, need_of
+from thresher.scheduler.capacity import Place
 from thresher.scheduler.fleet import Fleet
 from thresher.scheduler.model import OpSpec, RunSpec
+
+if TYPE_CHECKING:
+    from thresher.scheduler.pool import Pool
 
 READY, HELD, RUNNING, PARKED, DONE, VOID, DELAYED = range(7)
 TASK_STATES = ("ready", "held", "running", "parked", "done", "void", "delayed")
@@ -56,6 +58,7 @@ class Task:
         "exempt",
         "first",
         "group",
+        "home",
         "id",
         "key",
         "last",
@@ -79,6 +82,7 @@ class Task:
         self.op = op
         self.key = key  # depth-first lineage order: input order of the unit, then ordinals from the root down
         self.nbytes = nbytes  # its payload; 0 for roots
+        self.home = ""  # node where its payload lies; "": everywhere is as good
         self.excess = 0  # part of nbytes that no ordinary credit covered
         self.state = READY
         self.worker: Worker | None = None
@@ -178,6 +182,7 @@ class Op:
         "odd",
         "ordered",
         "parks",
+        "passed_over",
         "pool",
         "ready",
         "seats",
@@ -212,6 +217,7 @@ class Op:
         self.seats = 0  # workers that hold a task of this op
         self.max_seats = 1 << 30  # most workers that may, because of `cpus`
         self.parks = False  # has been seen to run out of credit
+        self.passed_over = 0  # times in a row that a task nearer to its worker went before the oldest
         self.average_s = -1.0  # time of one task; -1: not measured yet
         self.group = 1  # tasks that together take about group_s
         self.estimate = max(1, spec.output_bytes)  # bytes of one emitted batch
@@ -272,49 +278,6 @@ class Worker:
             f"devices {self.place.devices}, {self.groups} groups, queue {queue}, "
             f"parked {list(self.parked)}, tasks by op {self.ops}, writes {list(self.units)}"
         )
-
-
-class Pool:
-    """Workers that serve the same ops."""
-
-    __slots__ = (
-        "balances",
-        "dedicated",
-        "failed_before",
-        "free",
-        "inner",
-        "leaving",
-        "losses",
-        "low_most",
-        "low_since_s",
-        "measured_setup",
-        "need",
-        "setup_failures",
-        "setup_s",
-        "size",
-        "sources",
-        "target",
-        "up",
-    )
-
-    def __init__(self, ops: list[Op], own: OpSpec | None, spec: RunSpec) -> None:
-        self.dedicated = None if own is None else own.index  # the op they serve; None: the shared workers
-        self.need: Need = need_of(own)  # what one worker takes from its node
-        self.balances = own is not None and own.dedicated_workers is None  # how many there are follows what is measured
-        self.target = spec.shared_workers if own is None else own.dedicated_workers or 1  # workers it should have
-        self.leaving = 0  # workers that get no new tasks
-        self.setup_s = 0.0 if own is None else own.setup_s  # time that a worker takes to start
-        self.measured_setup = False  # setup_s is no guess any more
-        self.low_since_s = -1.0  # since when fewer workers would do; -1: they would not
-        self.low_most = 0  # most workers that were good since then
-        self.inner = [op for op in ops if not op.source]  # most downstream first
-        self.sources = [op for op in ops if op.source]
-        self.free: list[OrderedDict[int, Worker]] = [OrderedDict() for _ in range(spec.depth)]  # by groups held
-        self.size = 0  # workers that are up or starting, those that leave included
-        self.up = 0  # of these, workers that are ready
-        self.setup_failures = 0  # in a row
-        self.failed_before = 0  # workers from this number on were started after the last failure
-        self.losses = 0  # workers lost since a task of this pool ended
 
 
 class State:

@@ -11,8 +11,9 @@ from __future__ import annotations
 from heapq import heappop
 
 from thresher.scheduler.backpressure import reserve
-from thresher.scheduler.dispatch import GENERATORS, dispatch, resume, start
+from thresher.scheduler.dispatch import dispatch, resume, start
 from thresher.scheduler.lineage import oldest_task
+from thresher.scheduler.locality import GENERATORS
 from thresher.scheduler.pools import call_back, holds_nothing
 from thresher.scheduler.recovery import restart
 from thresher.scheduler.state import DELAYED, PARKED, READY, UP, Op, State, Task, Worker

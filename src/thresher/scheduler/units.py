@@ -94,6 +94,8 @@ def add_child(state: State, emitter: Task, parent: Task | Unit, child: Task) -> 
         raise IllegalEvent(f"{emitter.story()} emitted task {child.id}; ids must be positive and new")
     child.key = (*parent.key, parent.ordinal)
     parent.ordinal += 1
+    if state.fleet.is_wide and emitter.worker is not None:
+        child.home = emitter.worker.node
     account(state, emitter, child)
     adopt(state, parent, child)
 

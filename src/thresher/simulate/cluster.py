@@ -11,13 +11,14 @@ from typing import Any
 
 from thresher.scheduler import actions, events
 from thresher.scheduler.actions import AnyAction
+from thresher.scheduler.backoff import MOST_S
 from thresher.scheduler.events import AnyEvent
 from thresher.scheduler.model import RunSpec, UnitSpec
 from thresher.simulate.behaviour import Behaviour, Path, RuleBroken
 from thresher.simulate.places import Places
 from thresher.simulate.worker import SimulatedWorker
 
-QUIET_TICKS = 400  # Ticks without anything else to come, after which nothing ever will
+QUIET_S = 2 * MOST_S  # time in which nothing but Ticks happens, after which nothing ever will
 
 
 class Payload:
@@ -51,7 +52,7 @@ class SimulatedCluster:
         self.ended: str | None = None
         self.commit_times: list[float] = []
         self.numbers: list[tuple[float, int | None, int]] = []  # (time, op, +1 or -1): workers started and stopped
-        self._quiet = 0
+        self._quiet_since = 0.0
         self._stopped_with_work: SimulatedWorker | None = None
         self.max_bytes = 0
         self.live_bytes = 0
@@ -153,8 +154,9 @@ class SimulatedCluster:
         self.report(events.NodeJoined(node))
 
     def _tick(self) -> None:
-        self._quiet = 0 if self._pending else self._quiet + 1
-        if self.ended is None and self._quiet < QUIET_TICKS:
+        if self._pending:
+            self._quiet_since = self.now
+        if self.ended is None and self.now - self._quiet_since < QUIET_S:
             self.report(events.Tick(self.now))
             self.after(self.behaviour.tick_s, self._tick)
 

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 import pytest
 
 from tests.memory_room import memory_beside_this_process
-from thresher.backends.local import LocalExecutor, available_cpus
+from thresher.backends.allowances import available_cpus
+from thresher.backends.local import LocalExecutor
 from thresher.core.options import RunOptions
 from thresher.core.pipeline import Pipeline
 from thresher.core.resources import Resources

@@ -18,5 +18,5 @@ class Same(ProcessingStage[Task, Task]):
 
 def test_a_time_limit_for_calls_is_refused_because_nobody_could_end_them() -> None:
     pipeline = Pipeline("p", stages=[Same().with_(timeout_s=1.0)])
-    with pytest.raises(UnsupportedError, match=r"same\.timeout_s: .* take the local executor"):
+    with pytest.raises(UnsupportedError, match=r"'serial' does not honour same\.timeout_s=1\.0: .*honoured by: local"):
         pipeline.run(SerialExecutor(), initial_tasks=[Task(data=1)], ledger=False, progress="none")

@@ -175,7 +175,8 @@ def test_plan_refuses_what_the_executor_would_ignore(
     arguments = ["plan", "recipe.yaml", "--executor", "serial", "--workers", "2"]
     assert main(arguments) == 2
     assert (
-        "executor 'serial' does not honour 'workers' (workers=2); it is honoured by: local" in capsys.readouterr().err
+        "executor 'serial' does not honour 'workers' (workers=2): everything runs in this process; "
+        "it is honoured by: local" in capsys.readouterr().err
     )
     assert main([*arguments, "--allow-unsupported"]) == 0
     assert "thresher: warning: executor 'serial' does not honour 'workers'" in capsys.readouterr().err

@@ -56,7 +56,6 @@ def test_a_planned_command_says_so(command: str, capsys: pytest.CaptureFixture[s
         (["run", "r.yaml", "--worker", "2"], "thresher run has no flag '--worker'. Did you mean '--workers'?"),
         (["run", "r.yaml", "--workers", "two"], "argument --workers: 'two' is not a whole number"),
         (["run", "r.yaml", "--gpus", "two"], "argument --gpus: 'two' is not a whole number."),
-        (["run", "r.yaml", "--address=auto"], "--address is planned and not there yet."),
         (["run", "r.yaml", "--metrics-port", "1"], "--metrics-port is planned and not there yet."),
         (["run", "r.yaml", "--dashboard"], "--dashboard is planned and not there yet."),
         (["run", "no-such.yaml"], "no-such.yaml: there is no such file, and no built-in recipe of that name."),

@@ -165,7 +165,7 @@ def test_too_many_bad_records_end_with_exit_code_3(folder: Path, thresher: Thres
         (["--memory", "lots"], "memory: 'lots' is not a size"),
         (["--memory", "1MB"], "memory: '1MB' is less than"),
         (["--workers", "0"], "workers: 0 is not a whole number of 1 or more"),
-        (["--executor", "ray"], "executor: 'ray' is planned and not there yet"),
+        (["--address", "auto"], "'local' does not honour 'address' (address='auto'): it runs on this machine"),
         (["--executor", "locl"], "executor: 'locl' is no executor. Did you mean 'local'?"),
         (["executor.workrs=2"], "unknown option 'workrs'. Did you mean 'workers'?"),
         (["--keep-scores", "--no-ledger"], "keep_scores: scores are kept in the run folder; leave out --no-ledger"),

@@ -270,12 +270,17 @@ def test_the_executor_is_made_with_its_options_and_the_caller_wins() -> None:
 def test_a_setting_that_an_executor_would_ignore_is_refused_or_told() -> None:
     recipe = load("  - UrlsFilter\n", head="executor: {name: serial, workers: 3}\n")
     with pytest.raises(
-        UnsupportedError, match=r"'serial' does not honour 'workers' \(workers=3\); it is honoured by: local"
+        UnsupportedError, match=r"'serial' does not honour 'workers' \(workers=3\): .*; it is honoured by: local"
     ):
         recipe.make_executor()
     told: list[str] = []
     assert recipe.make_executor(warn=told.append).name == "serial"
-    assert told == ["executor 'serial' does not honour 'workers' (workers=3): the run goes on without it"]
+    assert told == [
+        (
+            "executor 'serial' does not honour 'workers' (workers=3): everything runs in this process; "
+            "the run goes on without it"
+        )
+    ]
 
 
 def test_an_option_that_no_executor_has_is_an_error_in_any_case() -> None:

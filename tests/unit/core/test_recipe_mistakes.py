@@ -149,7 +149,10 @@ def test_a_mistake_in_a_stage_is_told_with_line_path_value_and_what_is_legal(sta
         ("name: x\ndescription: 5\nstages: [UrlsFilter]\n", "recipe:2: description: 5 is no text; put it in quotes"),
         ("name: x\nparams: [a]\nstages: [UrlsFilter]\n", "recipe:2: params: ['a'] is no mapping of names to values"),
         ("name: x\nexecutor: 5\nstages: [UrlsFilter]\n", "recipe:2: executor: 5 is neither a name nor a mapping"),
-        ("name: x\nexecutor: ray\nstages: [UrlsFilter]\n", "recipe:2: executor: 'ray' is planned and not there yet."),
+        (
+            "name: x\nexecutor: rai\nstages: [UrlsFilter]\n",
+            "recipe:2: executor: 'rai' is no executor. Did you mean 'ray",
+        ),
         ("name: x\nexecutor: {name: loca}\nstages: [UrlsFilter]\n", "recipe:2: executor.name: 'loca' is no executor."),
         (
             "name: x\noptions: {max_error: 5}\nstages: [UrlsFilter]\n",

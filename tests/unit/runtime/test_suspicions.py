@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from thresher.runtime.arena import OwnArena, create_arena
 from thresher.runtime.coroner import Coroner
 from thresher.runtime.death_notes import PARSE, PROCESS, Note, NoteKeeper, is_overdue, read_note
+from thresher.runtime.note_watch import NoteWatch
 from thresher.runtime.process_pool import Gone
 from thresher.runtime.suspicions import CERTAIN, CRASHED, DOUBTFUL, PATIENCE, SEVERAL, Suspect, Suspicions
 
@@ -96,30 +97,28 @@ def test_a_note_holds_as_many_names_as_there_is_room_for() -> None:
 def test_only_a_call_that_is_under_way_can_take_too_long() -> None:
     arena = OwnArena(1, create_arena(2**20), 0)
     keeper = NoteKeeper(arena.note_page)
-    coroner = Coroner()
-    coroner.watches_time = True
-    coroner.watch(1, arena._fd)
+    watch = NoteWatch()
+    watch.watches_time = True
+    watch.watch(1, arena._fd)
     far = 2**62
     keeper.begin(Note(PROCESS, "s", ("x",)))
     assert not is_overdue(arena._fd, far), "no limit was set"
     keeper.begin(Note(PROCESS, "s", ("x",)), timeout_s=1)
     assert not is_overdue(arena._fd, 1)
     keeper.end()
-    assert coroner.overdue(far) == [], "the call has ended"
+    assert watch.overdue(far) == [], "the call has ended"
     keeper.begin(Note(PROCESS, "s", ("slow",)), timeout_s=1)
-    assert coroner.overdue(far + 10**9) == [1]
+    assert watch.overdue(far + 10**9) == [1]
     # The worker goes on to another call before the signal arrives: the one that took too long is to blame.
     keeper.begin(Note(PROCESS, "s", ("innocent",)), timeout_s=1)
-    finding = coroner.examine(1, Gone(False, "killed", -9, overdue=True))
+    note = watch.note_of_dead(1, expected=False)
+    finding = Coroner().examine(1, Gone(False, "killed", -9, overdue=True), note)
     assert "slow" in finding.reason
     assert not finding.blamed
 
 
 def test_a_death_outside_of_stages_is_blamed_and_its_place_is_named() -> None:
-    arena = OwnArena(1, create_arena(2**20), 0)
-    coroner = Coroner()
-    coroner.watch(1, arena._fd)
-    NoteKeeper(arena.note_page).begin(Note(PARSE, "JsonlReader", ("a.jsonl from byte 5 on",)))
-    finding = coroner.examine(1, Gone(False, "killed by SIGSEGV", -11))
+    note = Note(PARSE, "JsonlReader", ("a.jsonl from byte 5 on",))
+    finding = Coroner().examine(1, Gone(False, "killed by SIGSEGV", -11), note)
     assert finding.blamed
     assert "JsonlReader parsed a.jsonl from byte 5 on" in finding.reason

@@ -7,8 +7,9 @@ from tests.unit.scheduler.play import Play
 from thresher.scheduler.autoscale import send_surplus_off
 from thresher.scheduler.defragment import gather_room, who_should_move
 from thresher.scheduler.model import NodeSpec, OpSpec
+from thresher.scheduler.pool import Pool
 from thresher.scheduler.pools import refill, remove_worker, stop_leaving
-from thresher.scheduler.state import Pool, Worker
+from thresher.scheduler.state import Worker
 
 OPS = (
     OpSpec(index=0, name="read", source=True, next=1, output_bytes=100),

@@ -8,7 +8,8 @@ import pytest
 from tests.unit.scheduler.play import WHOLE, Play, dispatched, done, only
 from thresher.scheduler.actions import StartWorker
 from thresher.scheduler.events import NodeJoined, NodeLost, Tick, WorkerReady
-from thresher.scheduler.model import IllegalEvent, NodeSpec, OpSpec
+from thresher.scheduler.machines import shared_share
+from thresher.scheduler.model import IllegalEvent, NodeSpec, OpSpec, RunSpec
 
 GB = 1_000_000_000
 A, B = NodeSpec(node="a", cpus=2.0, gpus=(GB,)), NodeSpec(node="b", cpus=2.0, gpus=(GB,))
@@ -61,7 +62,7 @@ def test_a_node_that_joins_gets_workers_of_an_op_that_can_use_them() -> None:
     model = next(start.worker for start in starts(play.started) if start.op == 1)
     reader = next(start.worker for start in starts(play.started) if start.op is None)
     play.feed(done(-1, reader, 1, busy_s=0.1), done(1, model, busy_s=9.0), Tick(1.0))
-    assert starts(play.feed(NodeJoined("b", B))) == []
+    assert [start.op for start in starts(play.feed(NodeJoined("b", B)))] == [None], "at once only what any node gets"
     assert [(s.op, s.node, s.devices) for s in starts(play.feed(Tick(1.5)))] == [(1, "b", (0,))]
 
 
@@ -76,3 +77,22 @@ def test_a_run_that_names_no_nodes_does_not_look_at_them() -> None:
     assert starts(play.started) == [StartWorker(1), StartWorker(2)]
     play.feed(WorkerReady(1, "x"), WorkerReady(2, "y"), NodeJoined("z"))
     assert starts(play.feed(NodeLost("x"))) == [StartWorker(3)]
+
+
+@pytest.mark.parametrize(
+    ("cpus", "workers"), [(2.0, 2), (8.0, 8), (1.0, 1), (0.0, 0)], ids=["alike", "larger", "smaller", "no CPU"]
+)
+def test_a_node_that_nobody_expected_gets_as_many_workers_for_each_cpu_as_the_others(cpus: float, workers: int) -> None:
+    spec = RunSpec(ops=WHOLE, shared_workers=4, budget_bytes=1000, nodes=(A, B))
+    assert shared_share(spec, NodeSpec(node="late", cpus=cpus)) == workers
+
+
+def test_a_node_that_comes_back_has_the_place_it_had() -> None:
+    spec = RunSpec(ops=WHOLE, shared_workers=3, budget_bytes=1000, nodes=(A, B))
+    assert shared_share(spec, A) + shared_share(spec, B) == 3
+
+
+def test_where_no_node_had_a_cpu_a_late_one_gets_no_shared_worker() -> None:
+    only_devices = NodeSpec(node="a", cpus=0.0, gpus=(GB,))
+    spec = RunSpec(ops=WHOLE, shared_workers=1, budget_bytes=1000, nodes=(only_devices,))
+    assert shared_share(spec, NodeSpec(node="late", cpus=4.0)) == 0

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from tests.unit.scheduler.play import READ_FILTER_WRITE
 from thresher.scheduler.autoscale import task_s
 from thresher.scheduler.model import OpSpec, RunSpec
+from thresher.scheduler.pool import Pool
 from thresher.scheduler.rates import FLOW_TASKS, SHIFT_TASKS, saw_flow, saw_shift
-from thresher.scheduler.state import Op, Pool
+from thresher.scheduler.state import Op
 
 
 def measured_op(spec: OpSpec = READ_FILTER_WRITE[1]) -> Op:

@@ -1,0 +1,6 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Another name of `thresher.backends.ray_data`."""
+
+from thresher.backends.ray_data import RayDataExecutor
+
+__all__ = ["RayDataExecutor"]

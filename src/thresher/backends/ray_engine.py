@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the engines on Ray have in common: the session, the machines, and how many workers of an op fit on them."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from thresher.backends.engine_run import EngineExecutor
+from thresher.backends.ray_session import RayNodeFacts, RayRequest, RaySession
+from thresher.backends.unit_call import op_chain
+from thresher.core.options import RunOptions, check_flag
+from thresher.core.packages import require_package
+from thresher.core.pipeline import Pipeline
+from thresher.core.plan import Op, Plan
+from thresher.core.resources import NodeInfo, Resources
+from thresher.core.result import RunResult
+from thresher.core.stage import overrides
+from thresher.errors import PlanError, RunFailedError
+from thresher.runtime.orders import WorkerSetup
+from thresher.runtime.preload import has_kernels
+from thresher.runtime.setup_pickle import dump_setup, load_setup
+from thresher.runtime.worker import set_up_node
+
+GB = 10**9
+LEAST_CPUS = 0.01
+"""What a worker has at least, where all ops run at once."""
+CHATTY_LOGGERS = ("ray._private.worker", "ray._private.services", "ray.data", "ray.util")
+
+
+def usable_nodes(session: RaySession, *, ignore_head_node: bool = False) -> list[RayNodeFacts]:
+    """The nodes that are up; without the head node where that is asked for and others are there."""
+    found = session.nodes()
+    others = [node for node in found if not node.is_head]
+    return others if ignore_head_node and others else found
+
+
+def workers_on(node: RayNodeFacts, needs: Resources, cpus: float) -> int:
+    """How many workers with these needs a machine holds that lends `cpus` of its cores. Cores are soft: one worker
+    fits wherever there is a core at all."""
+    if not node.cpus:
+        return 0
+    most = math.inf
+    if needs.cpus:
+        most = max(1.0, cpus / needs.cpus)
+    for amount, there in _hard_needs(needs, node):
+        most = min(most, there / amount)
+    return math.floor(most + 1e-9) if most != math.inf else max(1, math.floor(cpus))
+
+
+def _hard_needs(needs: Resources, node: RayNodeFacts) -> list[tuple[float, float]]:
+    """Amounts that must be there, and those that are."""
+    pairs = [(needs.gpus, node.gpus), (needs.memory_gb * GB, node.memory_bytes)]
+    pairs += [(amount, node.custom.get(name, 0.0)) for name, amount in needs.custom.items()]
+    return [(amount, there) for amount, there in pairs if amount]
+
+
+def remote_options(needs: Resources, most_cpus: float) -> dict[str, Any]:
+    """The needs of an op as Ray is told them."""
+    options: dict[str, Any] = {"num_cpus": min(needs.cpus, most_cpus)}
+    if needs.gpus:
+        options["num_gpus"] = needs.gpus
+    if needs.memory_gb:
+        options["memory"] = int(needs.memory_gb * GB)
+    if needs.custom:
+        options["resources"] = dict(needs.custom)
+    return options
+
+
+def soft_cpus(ops: Sequence[Op], numbers: Sequence[int | None], there: float) -> list[float]:
+    """Cores for a worker of each op, where all ops run at once; `numbers`: of workers, `None`: at least one.
+
+    They are soft: where not every op would get its workers, all get by with less.
+    """
+    wanted = [max(op.resources.cpus, LEAST_CPUS) for op in ops]
+    needed = sum(cpus * (number or 1) for cpus, number in zip(wanted, numbers, strict=True))
+    share = min(1.0, there / needed)
+    return [max(LEAST_CPUS, int(cpus * share * 100) / 100) for cpus in wanted]
+
+
+def refuse_unfit(plan: Plan, ops: Sequence[Op], nodes: Sequence[RayNodeFacts]) -> None:
+    """Raise where no machine of the cluster can hold a worker of an op."""
+    for op in ops:
+        if not any(workers_on(node, op.resources, node.cpus) for node in nodes):
+            offers = ", ".join(
+                f"{node.cpus:g} cpus, {node.gpus:g} gpus, {node.memory_bytes / GB:.1f} GB"
+                + "".join(f", {n:g} {name}" for name, n in node.custom.items())
+                for node in nodes
+            )
+            raise PlanError(
+                f"no machine of the Ray cluster can ever run {plan.op_name(op)}: a worker needs {op.resources}, "
+                f"and there is: {offers}. Ask for less in the stage's resources, or add a machine"
+            )
+
+
+def set_up_nodes(setup: WorkerSetup, nodes: Sequence[RayNodeFacts]) -> bytes:
+    """Once per node, what stages want to be done there; the setup as bytes."""
+    data = dump_setup(setup)
+    if not has_kernels(setup.plan) and not any(overrides(stage, "setup_on_node") for stage in setup.plan.stages):
+        return data
+    import ray
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    run = ray.remote(num_cpus=0, max_retries=1)(_set_up_here)
+    calls = [
+        run.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node.node_id, soft=False)).remote(
+            data, node.node_id
+        )
+        for node in nodes
+    ]
+    try:
+        ray.get(calls)
+    except ray.exceptions.RayError as error:
+        raise RunFailedError(f"setting up the machines of the Ray cluster failed: {error}") from error
+    return data
+
+
+def _set_up_here(data: bytes, node_id: str) -> None:
+    set_up_node(load_setup(data).plan, NodeInfo(node_id))
+
+
+@contextlib.contextmanager
+def quiet_ray() -> Iterator[None]:
+    """What Ray has to say on the terminal is left out: what goes wrong comes back to the driver anyway."""
+    loggers = [logging.getLogger(name) for name in CHATTY_LOGGERS]
+    before = [logger.level for logger in loggers]
+    try:
+        for logger in loggers:
+            logger.setLevel(logging.CRITICAL)
+        yield
+    finally:
+        for logger, level in zip(loggers, before, strict=True):
+            logger.setLevel(level)
+
+
+class RayEngineExecutor(EngineExecutor):
+    """Hands units to an engine on Ray."""
+
+    needs_dashboard = False
+    """Whether the engine asks the process behind Ray's dashboard for the state of the cluster."""
+
+    def __init__(self, given: Mapping[str, Any]) -> None:
+        """Options that all of them take, beside those of every engine: `address` and `ignore_head_node`."""
+        require_package("ray", f"executor {self.name!r}")
+        super().__init__(given)
+        self.address: str | None = given.get("address")
+        self.ignore_head_node = check_flag("ignore_head_node", given.get("ignore_head_node", False))
+        self._session: RaySession | None = None
+
+    def warm_up(self) -> None:
+        """Connect to the cluster, or start a private one."""
+        if self._session is None:
+            request = RayRequest(self.address, cpus=self.workers, dashboard=self.needs_dashboard)
+            self._session = RaySession(request)
+
+    def nodes(self) -> list[RayNodeFacts]:
+        """The nodes of the cluster that may be used now."""
+        assert self._session is not None, "a run connects first"
+        return usable_nodes(self._session, ignore_head_node=self.ignore_head_node)
+
+    def plan(self, pipeline: Pipeline, options: RunOptions | None = None) -> Plan:
+        """What a run would do; where there is a connection, the cluster is asked whether it can."""
+        plan = super().plan(pipeline, options)
+        if self._session is not None:
+            refuse_unfit(plan, op_chain(plan), self.nodes())
+        return plan
+
+    def execute(self, pipeline: Pipeline, options: RunOptions) -> RunResult:
+        """Run to the end; a private cluster is ended with it."""
+        try:
+            return super().execute(pipeline, options)
+        finally:
+            session, self._session = self._session, None
+            if session is not None:
+                session.close()
