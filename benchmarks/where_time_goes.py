@@ -119,8 +119,7 @@ def _filtered(files: list[Path], timed: list[TimedGroup]) -> dict[str, float]:
     recipe = load_recipe(RECIPES / "english_22.yaml", {"input_path": [str(path) for path in files], "output_path": "x"})
     reader, *rules, writer = recipe.stages
     judges = [rule for rule in rules if isinstance(rule, JudgingStage)]
-    for number, judge in enumerate(judges):  # as a worker does: a pass of a group yields what later rules will want
-        judge.beside = tuple(judges[number + 1 :])
+    judges[0].beside = tuple(judges[1:])  # as a worker does: it asks all rules in one go
     assert isinstance(reader, JsonlReader)
     assert isinstance(writer, JsonlWriter)
     for rule in rules:
@@ -128,11 +127,11 @@ def _filtered(files: list[Path], timed: list[TimedGroup]) -> dict[str, float]:
     lines = writer.open_writer(str(output))._lines
     for unit in reader.list_units():
         for chunk in _timed(reader.read(unit, ReadContext()), watch, READING):
-            batch: Any = _parsed(chunk.task, watch)
-            for rule in rules:
-                with watch.part(RULES):
-                    batch = rule.process(batch)
-            raw: RawLines = batch.raw_lines
+            batch = _parsed(chunk.task, watch)
+            with watch.part(RULES):
+                *_, last = judges[0].verdicts(batch)
+                raw = batch.take(last.left).raw_lines
+            assert raw is not None
             with watch.part(GATHERING):
                 text, lengths = raw.blob(), raw.ends - raw.starts + 1
             with watch.part(WRITING):

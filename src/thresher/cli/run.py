@@ -38,6 +38,9 @@ def execute(arguments: argparse.Namespace) -> int:
         # What workers need is imported while the recipe is read; if the recipe asks for no workers, it was for nothing.
         launch_early()
     recipe = load(arguments)
+    from thresher.runtime.zygote import tell_early
+
+    tell_early(recipe.stages)
     executor = recipe.make_executor(executor_options(arguments), print_warning if arguments.allow_unsupported else None)
     options: dict[str, Any] = {
         **recipe.options,

@@ -8,9 +8,11 @@ as it came, so a batch remembers, for each column, in which rows a new value dif
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from thresher.core.late_column import LateColumn, LateColumns, taken, without
+from thresher.core.left_out import DroppedRows as DroppedRows
+from thresher.core.left_out import FailedRows as FailedRows
 from thresher.core.task import Task
 
 if TYPE_CHECKING:
@@ -28,42 +30,6 @@ MOST_REMEMBERED = 16 * 2**20
 
 FILTERED = "filtered"
 """The rule under which records count that a stage left out without saying why."""
-
-
-@dataclass(frozen=True)
-class DroppedRows:
-    """Records that a rule dropped from a batch."""
-
-    batch: DocumentBatch
-    """The records themselves, as they were when they were dropped."""
-    rule: str
-    """The rule that dropped them."""
-    scores: Sequence[Any] | None = None
-    """What the rule found, one value per record."""
-    threshold: Any = None
-    """What the rule allows."""
-
-
-@dataclass(frozen=True)
-class FailedRows:
-    """Records that are set aside because a stage cannot work on them."""
-
-    batch: DocumentBatch | None
-    """The records, where they could be read at all."""
-    error: str
-    """The kind of failure, a short word such as `not-a-string`; failures are grouped by it."""
-    messages: Sequence[str]
-    """What is wrong, one text per record."""
-    traceback: str = ""
-    """Where a stage's own code raised."""
-    attempts: int = 1
-    """How often it was tried."""
-    lines: Sequence[bytes] = ()
-    """The raw bytes, for records that could not be read (then `batch` is `None`)."""
-    ids: RecordIds | None = None
-    """The ids of `lines`."""
-    extra: dict[str, Any] = field(default_factory=dict)
-    """More facts for the quarantine file."""
 
 
 class DocumentBatch(Task):
@@ -90,6 +56,8 @@ class DocumentBatch(Task):
         self._changed: dict[str, npt.NDArray[Any] | None] = {}
         """Columns whose value differs from the line: a mask of rows, or `None` for all rows."""
         self._removed: frozenset[str] = frozenset()
+        self._late: LateColumns = {}
+        """New texts that nobody has asked for as Arrow yet; only where the lines said what was there before."""
         self._dropped: list[DroppedRows] = []
         self._failed: list[FailedRows] = []
         self._trace: FrameTrace | None = None
@@ -151,7 +119,7 @@ class DocumentBatch(Task):
         before = self._before if self._before is not None else _same(self)
         self._trace, self._memo, self._before = None, {}, before
         self._given, self._table, self._whole = value, None, True
-        self._raw, self._ids, self._changed, self._removed = None, None, {}, frozenset()
+        self._raw, self._ids, self._changed, self._removed, self._late = None, None, {}, frozenset(), {}
 
     @property
     def columns(self) -> list[str]:
@@ -160,6 +128,8 @@ class DocumentBatch(Task):
 
     def to_pyarrow(self) -> pa.Table:
         """All columns as an Arrow table."""
+        for name in self._late:
+            self.column(name)
         if self._table is not None and self._whole:
             return self._table
         from thresher.core.frames import set_column, to_table
@@ -186,6 +156,8 @@ class DocumentBatch(Task):
         """One column, decoding no other; nulls where a record lacks the field."""
         import pyarrow as pa
 
+        if name in self._late:
+            return self._settled(name)
         if self._table is not None and name in self._table.column_names:
             return self._table.column(name)
         if self._whole or name in self._removed:
@@ -200,6 +172,14 @@ class DocumentBatch(Task):
         decoded = decode_table(self._raw.lines(), [name]).column(name)
         self._table = set_column(self._table, name, decoded)
         return decoded
+
+    def _settled(self, name: str) -> pa.ChunkedArray:
+        """A late column as Arrow, which it is from now on."""
+        from thresher.core.frames import set_column, to_column
+
+        made = to_column(self._late[name].to_arrow())
+        self._table, self._late = set_column(self._table, name, made), without(self._late, name)
+        return made
 
     def values(self, name: str) -> list[Any]:
         """One column as Python values, `None` where a record lacks the field."""
@@ -217,7 +197,7 @@ class DocumentBatch(Task):
 
     def lines_with(self, name: str) -> RawLines | None:
         """The lines, where they alone say what is in a column."""
-        known = self._table is not None and name in self._table.column_names
+        known = name in self._late or (self._table is not None and name in self._table.column_names)
         return None if known or self._whole or name in self._removed else self._raw
 
     # -- changed copies -----------------------------------------------------------------------------------------------
@@ -238,6 +218,7 @@ class DocumentBatch(Task):
         batch._raw = None if self._raw is None else self._raw.take(index)
         batch._ids = None if self._ids is None else self._ids.take(index)
         batch._changed = {name: None if mask is None else mask[index] for name, mask in self._changed.items()}
+        batch._late = taken(self._late, index)
         batch._trace = self._frame_trace().take(index) if self._ids is None else None
         picked = index.tolist() if self._memo else []
         batch._memo = {
@@ -256,7 +237,7 @@ class DocumentBatch(Task):
         new = _as_column(column, self.num_items)
         batch = self._like()
         batch._table = set_column(self._table if self._raw is not None else self.to_pyarrow(), name, new)
-        batch._raw, batch._ids = self._raw, self._ids
+        batch._raw, batch._ids, batch._late = self._raw, self._ids, without(self._late, name)
         batch._changed = dict(self._changed)
         batch._dropped, batch._failed = list(self._dropped), list(self._failed)
         batch._trace = self._frame_trace() if self._ids is None else None
@@ -268,8 +249,20 @@ class DocumentBatch(Task):
             batch._changed[name] = self._changes_of(name, new, changed)
         return batch
 
+    def replace_late(self, name: str, column: LateColumn, changed: npt.NDArray[Any]) -> DocumentBatch:
+        """As `replace`, with texts that become Arrow when somebody asks for them, or never."""
+        if name not in self._late and self.lines_with(name) is None:
+            return self.replace(name, column.to_arrow(), changed.tolist())
+        batch = self._like()
+        batch._table, batch._raw, batch._ids = self._table, self._raw, self._ids
+        batch._dropped, batch._failed = list(self._dropped), list(self._failed)
+        batch._late = {**self._late, name: column}
+        batch._changed = {**self._changed, name: self._changes_of(name, None, changed)}
+        batch._memo = {key: known for key, known in self._memo.items() if key[1] != name}
+        return batch
+
     def _changes_of(
-        self, name: str, new: pa.ChunkedArray, changed: Sequence[bool] | None = None
+        self, name: str, new: Any, changed: Sequence[bool] | npt.NDArray[Any] | None = None
     ) -> npt.NDArray[Any] | None:
         """In which rows `new` differs from the line; rows that were changed before stay changed."""
         import numpy as np
@@ -309,7 +302,7 @@ class DocumentBatch(Task):
         Task.__init__(batch, self.dataset_name, None, self.metadata)
         batch._given, batch._whole = None, self._whole
         batch._table, batch._raw, batch._ids = None, None, None
-        batch._changed, batch._removed = {}, self._removed
+        batch._changed, batch._removed, batch._late = {}, self._removed, {}
         batch._dropped, batch._failed = [], []
         batch._task_id = self._task_id
         batch._trace, batch._before, batch._memo = None, self._before, {}
@@ -356,12 +349,17 @@ class DocumentBatch(Task):
         lines: list[bytes | memoryview] = list(self._raw.lines())
         if self.untouched:
             return lines
+        if len(self._changed) == 1 == len(self._late) and not self._removed:
+            ((name, late),) = self._late.items()
+            return late.patch_lines(self._raw, name, self._changed[name])
         changed = {name: (self.column(name), mask) for name, mask in self._changed.items() if name not in self._removed}
         return js.patch_lines(lines, changed, self._removed)
 
     def __getstate__(self) -> dict[str, Any]:
         from thresher.core.frames import pack_table
 
+        for name in self._late:
+            self._settled(name)
         state = dict(self.__dict__)
         if self._raw is None:
             self.to_pyarrow()

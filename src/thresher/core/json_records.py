@@ -8,13 +8,16 @@ writing.
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
-import pyarrow as pa
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 Raw = msgspec.Raw
 _OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -33,7 +36,13 @@ _AIRY = re.compile(rb'": ')
 """Found in a line that is written with spaces."""
 _WHITE = b" \t\n\r\x0b\x0c"
 
-JSON_TYPE = pa.json_(pa.large_string())
+
+@functools.cache
+def json_type() -> pa.DataType:
+    """The type of a column that carries JSON texts."""
+    import pyarrow as pa
+
+    return pa.json_(pa.large_string())
 
 
 def split_object(line: bytes | memoryview) -> dict[str, msgspec.Raw]:
@@ -44,6 +53,8 @@ def split_object(line: bytes | memoryview) -> dict[str, msgspec.Raw]:
 def decode_table(lines: Sequence[bytes | memoryview], fields: Sequence[str] | None = None) -> pa.Table:
     """A table with one column per key that occurs in `lines` (or per name in `fields`), in order of first
     appearance."""
+    import pyarrow as pa
+
     columns: dict[str, list[msgspec.Raw | None]] = {name: [] for name in fields or ()}
     wanted = set(columns) if fields is not None else None
     for row, line in enumerate(lines):
@@ -64,11 +75,15 @@ def decode_table(lines: Sequence[bytes | memoryview], fields: Sequence[str] | No
 
 def rows_without_columns(count: int) -> pa.Table:
     """A table that has rows and nothing in them."""
+    import pyarrow as pa
+
     return pa.table({"_": pa.nulls(count)}).select([])
 
 
 def column_array(values: Sequence[msgspec.Raw | None]) -> pa.Array:
     """The narrowest Arrow array that holds raw JSON values without loss."""
+    import pyarrow as pa
+
     raws = [_NULL if v is None else bytes(v).strip() for v in values]
     kinds = {raw[:1] for raw in raws} - {b"n"}
     text = b"[" + b",".join(raws) + b"]"
@@ -84,6 +99,8 @@ def column_array(values: Sequence[msgspec.Raw | None]) -> pa.Array:
 
 
 def _number_array(raws: list[bytes], text: bytes) -> pa.Array:
+    import pyarrow as pa
+
     integers = [raw for raw in raws if raw != _NULL and not any(c in raw for c in (b".", b"e", b"E"))]
     if len(integers) == sum(raw != _NULL for raw in raws):
         if any(raw == b"-0" or (len(raw) > 18 and not -(2**63) <= int(raw) < 2**63) for raw in integers):
@@ -99,12 +116,16 @@ def _number_array(raws: list[bytes], text: bytes) -> pa.Array:
 
 def json_array(raws: Sequence[bytes | None]) -> pa.Array:
     """JSON texts as an Arrow `json` array; `null` becomes a null."""
+    import pyarrow as pa
+
     texts = [None if raw is None or raw == _NULL else raw.decode("utf-8") for raw in raws]
-    return pa.ExtensionArray.from_storage(JSON_TYPE, pa.array(texts, type=pa.large_string()))
+    return pa.ExtensionArray.from_storage(json_type(), pa.array(texts, type=pa.large_string()))
 
 
 def is_json(data_type: pa.DataType) -> bool:
     """Whether a column carries JSON texts."""
+    import pyarrow as pa
+
     return isinstance(data_type, pa.JsonType)
 
 
@@ -134,6 +155,8 @@ def patch_lines(
     lines: list[bytes | memoryview], changed: dict[str, tuple[pa.ChunkedArray, Any]], removed: frozenset[str]
 ) -> list[bytes | memoryview]:
     """`lines` with the values of some columns where their mask says so (everywhere where it is `None`)."""
+    import pyarrow as pa
+
     patches: dict[int, dict[str, bytes]] = {row: {} for row in range(len(lines))} if removed else {}
     for name, (column, mask) in changed.items():
         rows = range(len(lines)) if mask is None else mask.nonzero()[0].tolist()
@@ -244,6 +267,8 @@ def _without_nan(value: Any) -> Any:
 
 def encoded_column(column: pa.ChunkedArray | pa.Array) -> list[bytes]:
     """Every value of a column as JSON bytes."""
+    import pyarrow as pa
+
     if is_json(column.type):
         storage = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
         texts = storage.storage.to_pylist() if isinstance(storage, pa.ExtensionArray) else storage.to_pylist()

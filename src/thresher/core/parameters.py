@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import collections.abc
 import enum
+import functools
 import inspect
 import types
 import typing
@@ -85,6 +86,17 @@ def show_path(path: Path) -> str:
 
 def parameters_of(target: Callable[..., Any]) -> dict[str, Parameter]:
     """The parameters that `target` takes by name, in order."""
+    known = _parameters_of_class(target) if isinstance(target, type) else _parameters_of(target)
+    return dict(known)
+
+
+@functools.lru_cache(maxsize=1024)
+def _parameters_of_class(target: type) -> dict[str, Parameter]:
+    """Kept, because a recipe is checked in many steps and its types take long to be understood."""
+    return _parameters_of(target)
+
+
+def _parameters_of(target: Callable[..., Any]) -> dict[str, Parameter]:
     hints = _hints_of(target)
     return {
         p.name: Parameter(p.name, hints.get(p.name, Any), p.default)

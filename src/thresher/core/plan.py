@@ -151,7 +151,7 @@ class Plan:
 def make_plan(pipeline: Pipeline, settings: PlanSettings | None = None, *, initial_tasks: bool = False) -> Plan:
     """Expand, name, check and fuse the stages of a pipeline."""
     settings = settings or PlanSettings()
-    stages = _named(_expanded(pipeline.stages))
+    stages = _named(expanded(pipeline.stages))
     for stage in stages:
         check_settings(stage)
     check_places(stages, initial_tasks=initial_tasks)
@@ -170,7 +170,7 @@ def _scores(stages: Sequence[Stage], settings: PlanSettings) -> ScorePlan | None
     return ScorePlan(score_columns(stages, __version__), settings.keep_scores, settings.known_scores)
 
 
-def _expanded(stages: Sequence[Stage], inside: tuple[str, ...] = ()) -> list[Stage]:
+def expanded(stages: Sequence[Stage], inside: tuple[str, ...] = ()) -> list[Stage]:
     flat: list[Stage] = []
     for stage in stages:
         if not isinstance(stage, CompositeStage):
@@ -181,7 +181,7 @@ def _expanded(stages: Sequence[Stage], inside: tuple[str, ...] = ()) -> list[Sta
         parts = stage.decompose()
         if not parts:
             raise PlanError(f"{stage.name}: decompose() gave no stages")
-        flat.extend(_expanded(parts, (*inside, type(stage).__name__)))
+        flat.extend(expanded(parts, (*inside, type(stage).__name__)))
     return flat
 
 

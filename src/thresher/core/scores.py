@@ -8,11 +8,15 @@ of just that: where it is equal, a score of another run is what this run would f
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from thresher.core.stage import In, Out, ProcessingStage
+
+if TYPE_CHECKING:
+    from thresher.core.batch import DocumentBatch
+    from thresher.core.records import Rows
 
 Stage = ProcessingStage[Any, Any]
 SCORE = "score:"
@@ -33,6 +37,28 @@ class ScoredRule:
     """The column that gets its scores, if any."""
 
 
+class RuleDrops(NamedTuple):
+    """Records of a batch that one rule drops."""
+
+    rule: str
+    """What reports call the rule."""
+    rows: Rows
+    """The records, by their rows in the batch."""
+    scores: Any
+    """What the rule found, one score for each of them."""
+    threshold: Any
+    """What the rule allows."""
+
+
+class Verdict(NamedTuple):
+    """What one stage says about the records of a batch that the stages before it left."""
+
+    left: Rows
+    """The records that go on, by their rows in the batch."""
+    drops: Sequence[RuleDrops]
+    """All others, by the rule that drops them."""
+
+
 class JudgingStage(ProcessingStage[In, Out]):
     """A stage that may drop records and note scores in columns, and leaves all else of a record as it is."""
 
@@ -51,6 +77,11 @@ class JudgingStage(ProcessingStage[In, Out]):
     def scored_rules(self) -> list[ScoredRule]:
         """Its rules that score texts, in order."""
         return []
+
+    def verdicts(self, batch: DocumentBatch) -> Iterator[Verdict]:
+        """What this stage and those of `beside` say about a batch, one after the other: the same as if each was called
+        with what the one before it left, without a batch for each. Nothing where they have to be called."""
+        return iter(())
 
 
 @dataclass(frozen=True)

@@ -76,6 +76,10 @@ class ProcessingStage(Generic[In, Out]):
         """Modules that its workers will need: imported before workers are forked, so that it happens once."""
         return []
 
+    def needs_arrow(self) -> bool:
+        """Whether its workers will look at records as Arrow columns: where no stage does, Arrow is not loaded early."""
+        return True
+
     def num_workers(self) -> int | None:
         """How many workers of its own the stage wants; `None` leaves it to the executor."""
         own: int | None = self.__dict__.get("_num_workers")

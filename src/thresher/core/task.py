@@ -6,6 +6,9 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+_SIZED = (bytes, bytearray, str, memoryview)
+"""Data whose length says what it takes."""
+
 
 class Task:
     """One piece of data on its way through a pipeline. Subclass it for data of your own."""
@@ -50,7 +53,7 @@ class Task:
         size = getattr(self._data, "nbytes", None)
         if isinstance(size, int):
             return size
-        if isinstance(self._data, bytes | bytearray | str | memoryview):
+        if isinstance(self._data, _SIZED):
             return len(self._data)
         return sys.getsizeof(self._data)
 

@@ -3,14 +3,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
-from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
 
+from thresher.kernels.decorators import ir, primitive
 from thresher.kernels.intrinsics import (
     NONE,
     ONE,
@@ -23,14 +20,16 @@ from thresher.kernels.intrinsics import (
     trailing_zeros,
 )
 from thresher.kernels.sentence_ends import ends_sentence
+from thresher.kernels.signatures import types
 from thresher.kernels.white_space import white_at
 
 JAVASCRIPT, LOREM, POLICY, CURLY = 1, 2, 4, 8
 """What may be found in a line."""
 
 
-def _copy_bytes(_typing: Any, source: Any, start: Any, target: Any, place: Any, length: Any) -> Any:
-    """Copy `length` bytes; the two arrays must not overlap."""
+@primitive
+def copy_bytes(_typing: Any, source: Any, start: Any, target: Any, place: Any, length: Any) -> Any:
+    """Copy `length` bytes; the two arrays must not overlap. Called from kernels without the first argument."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         source, start, target, place, length = arguments
@@ -42,10 +41,6 @@ def _copy_bytes(_typing: Any, source: Any, start: Any, target: Any, place: Any, 
         return context.get_dummy_value()
 
     return types.void(source, types.int64, target, types.int64, types.int64), generate
-
-
-copy_bytes = cast("Callable[..., Any]", intrinsic(_copy_bytes))
-"""Called from kernels without the first argument."""
 
 
 @helper

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba import types
 
 from thresher.kernels.c4_lines import (
     CURLY,
@@ -29,6 +28,7 @@ from thresher.kernels.gopher import line_breaks
 from thresher.kernels.intrinsics import BYTES, INT32, INT64, get, helper, kernel, put
 from thresher.kernels.places import places
 from thresher.kernels.sentence_ends import ENDING, ends_sentence
+from thresher.kernels.signatures import types
 from thresher.kernels.white_space import white_at, white_before
 
 KEPT, LOREM_IPSUM, CURLY_BRACKET, TOO_FEW_SENTENCES, UNDECIDED = range(5)
@@ -231,7 +231,7 @@ def _trimmed(text: Any, edges: Any, span: Any, options: Any, ending: Any, room: 
         INT32,
         INT64,
         INT64,
-        types.Tuple((types.int32[::1], types.int32[::1])),  # type: ignore[no-untyped-call]  # numba has no types
+        types.Tuple((types.int32[::1], types.int32[::1])),
         types.uint8[::1],
         types.int64[:, ::1],
     )

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numba import types
 
 from thresher.kernels.counts import Count, Rows, Work
 from thresher.kernels.groups import COUNTS
@@ -28,6 +27,7 @@ from thresher.kernels.intrinsics import (
     popcount,
     trailing_zeros,
 )
+from thresher.kernels.signatures import types
 
 _COLUMNS = COUNTS["characters"]
 """The columns that the kernel fills, in this order."""

@@ -11,17 +11,21 @@ import contextlib
 import fcntl
 import os
 import re
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
-from thresher.kernels import cache, quick_load
+from thresher.kernels import cache
+from thresher.kernels.proven import CHOICE, NATIVELY, QUICKLY
+
+if TYPE_CHECKING:
+    import subprocess
 
 _HERE = os.path.dirname(__file__)
 _PACKAGE = __package__ or "thresher.kernels"
 _CODE = "import sys; sys.path[:] = {path!r}; from {package}.compile import _import_alone; _import_alone({module!r})"
-_PROOF = "import sys; sys.path[:] = {path!r}; from {package}.quick_load import prove; prove({modules!r})"
+_PROOF = "import sys; sys.path[:] = {path!r}; from {package}.proof import prove; prove({modules!r})"
 _IMPORT = re.compile(rf"^from {re.escape(_PACKAGE)}\.(\w+) import", re.MULTILINE)
 _KERNEL = re.compile(r"^@(kernel|njit)\(", re.MULTILINE)
 SECONDS_EACH = 3.0
@@ -35,13 +39,18 @@ class CannotCompile(Exception):
 def compile_missing(modules: Sequence[str], tell: Callable[[str], None]) -> None:
     """Compile the kernels of some modules of this package, and of those that they need, where they are not in the cache
     yet. `tell` gets lines for the user."""
-    wanted = _with_needed(modules)
-    if all(_is_ready(module) for module in wanted):
+    if are_ready(modules):
         return
+    wanted = _with_needed(modules)
     with _alone(tell):
         missing = [module for module in wanted if not _is_ready(module)]
         if missing:
             _compile(missing, tell)
+
+
+def are_ready(modules: Sequence[str]) -> bool:
+    """Whether the kernels of some modules are in the cache, and of those that they need."""
+    return all(_is_ready(module) for module in _with_needed(modules))
 
 
 def _compile(missing: list[str], tell: Callable[[str], None]) -> None:
@@ -62,19 +71,30 @@ def _compile(missing: list[str], tell: Callable[[str], None]) -> None:
         for process in running.values():
             process.kill()
             process.wait()
-    _prove_quick_load(missing)
+    _prove_loading(missing)
     tell(f"the text kernels are compiled ({time.monotonic() - started:.0f} s)")
 
 
-def _prove_quick_load(modules: list[str]) -> None:
-    """Whether what was compiled can be loaded in the quick way, tried where nothing can be harmed."""
+def _prove_loading(modules: list[str]) -> None:
+    """Whether what was compiled can be loaded in the quick ways, and then does the same, tried where nothing can be
+    harmed."""
+    import subprocess
+
     code = _PROOF.format(path=[entry or os.getcwd() for entry in sys.path], package=_PACKAGE, modules=modules)
-    tried = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True)
-    quick_load.note(tried.returncode == 0)
+    by_numba, alone = (
+        subprocess.run(
+            [sys.executable, "-c", code], check=False, capture_output=True, env={**os.environ, CHOICE: choice}
+        )
+        for choice in ("0", "1")
+    )
+    QUICKLY.note(by_numba.returncode == 0)
+    NATIVELY.note(by_numba.returncode == alone.returncode == 0 and by_numba.stdout == alone.stdout)
 
 
 def _start_some(waiting: list[str], running: dict[str, subprocess.Popen[bytes]], most: int) -> None:
     """Start modules whose needs are ready."""
+    import subprocess
+
     for module in list(waiting):
         if len(running) >= most:
             return
@@ -91,6 +111,8 @@ def _start_some(waiting: list[str], running: dict[str, subprocess.Popen[bytes]],
 
 
 def _wait_for_one(running: dict[str, subprocess.Popen[bytes]]) -> None:
+    import subprocess
+
     while running:
         for module, process in list(running.items()):
             try:

@@ -18,10 +18,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba import types
 
 from thresher.kernels.counts import Texts
 from thresher.kernels.intrinsics import BYTES, INT64, OUT, get, helper, kernel, load8, put, trailing_zeros
+from thresher.kernels.signatures import types
 
 _UINT16 = types.Array(types.uint16, 1, "C", readonly=True)
 _UINT32 = types.Array(types.uint32, 1, "C", readonly=True)

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba import types
 
 from thresher.kernels.counts import Rows, Work
 from thresher.kernels.intrinsics import BYTES, INT32, INT64
 from thresher.kernels.places import Places
+from thresher.kernels.signatures import types
 
 
 class Batch(NamedTuple):
@@ -53,7 +53,7 @@ class Document(NamedTuple):
 
 def tuple_type(kinds: Sequence[Any], named: type) -> Any:
     """The type of a named tuple for kernels."""
-    return types.NamedTuple(kinds, named)  # type: ignore[no-untyped-call]  # numba has no types
+    return types.NamedTuple(kinds, named)
 
 
 BATCH = tuple_type((BYTES, INT64, INT64, INT64, INT64, INT64, INT32), Batch)

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numba import types
 
 from thresher.kernels.counts import Count, Rows, Work
-from thresher.kernels.intrinsics import BYTES, INT64, OUT, TABLE32, get, kernel
+from thresher.kernels.intrinsics import BYTES, INT64, OUT, TABLE32, flattened, get, kernel
 from thresher.kernels.line_lengths import lines_up_to
 from thresher.kernels.places import places
 from thresher.kernels.repeats import TABLE, seen_before, table_for
 from thresher.kernels.sentence_ends import ENDING, ends_like_sentence
+from thresher.kernels.signatures import types
 
 _LINES = ("fineweb_lines", "ended_lines", "fineweb_duplicate_characters")
 
@@ -40,7 +40,7 @@ def compute(work: Work, wanted: Sequence[Count], rows: Rows) -> dict[Count, Rows
 @kernel(types.void(BYTES, INT64, types.Array(types.int64, 2, "C", readonly=True), TABLE32, INT64, TABLE, OUT))
 def _count(data: Any, rows: Any, by_text: Any, feeds: Any, ending: Any, table: Any, out: Any) -> None:
     """Every line lies between two line feeds that say how many words and continuation bytes come before them."""
-    flat = feeds.reshape(-1)
+    flat = flattened(feeds)
     for n in range(len(rows)):
         row = rows[n]
         start, stop, words = by_text[row, 0], by_text[row, 1], by_text[row, 2]

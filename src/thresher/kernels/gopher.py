@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numba import types
 
 from thresher.kernels.counts import Count, Rows, Work
-from thresher.kernels.intrinsics import BYTES, INT32, INT64, OUT, TABLE32, get, helper, kernel
+from thresher.kernels.intrinsics import BYTES, INT32, INT64, OUT, TABLE32, flattened, get, helper, kernel
 from thresher.kernels.places import places
 from thresher.kernels.repeats import TABLE, seen_before, table_for
+from thresher.kernels.signatures import types
 
 _SPLIT_LINES = ("split_lines", "gopher_bullet_lines", "gopher_ellipsis_lines")
 _PIECES = (
@@ -139,8 +139,8 @@ def _follow_bytes(data: Any, start: int, end: int) -> int:
         INT64,
         INT64,
         INT64,
-        types.Tuple((INT64, INT64, INT32)),  # type: ignore[no-untyped-call]  # numba has no types
-        types.Tuple((INT64, INT64, TABLE32, INT64)),  # type: ignore[no-untyped-call]
+        types.Tuple((INT64, INT64, INT32)),
+        types.Tuple((INT64, INT64, TABLE32, INT64)),
         TABLE,
         OUT,
     )
@@ -150,7 +150,7 @@ def _pieces(data: Any, starts: Any, ends: Any, rows: Any, words: Any, feeds: Any
     its ends."""
     first_word, number_of_words, edges = words
     first_feed, number_of_feeds, places_of_feeds, continuation = feeds
-    flat = places_of_feeds.reshape(-1)
+    flat = flattened(places_of_feeds)
     for n in range(len(rows)):
         row = rows[n]
         start, length = starts[row], ends[row] - starts[row]

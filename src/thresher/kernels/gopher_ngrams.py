@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba import types
 
 from thresher.kernels.counts import PADDING, Count, Rows, Work
 from thresher.kernels.documents import BATCH, Batch, Document, batch_of, tuple_type
@@ -35,6 +34,7 @@ from thresher.kernels.intrinsics import (
     same_bytes,
 )
 from thresher.kernels.places import places
+from thresher.kernels.signatures import types
 
 _LARGEST_KEPT_WORDS = 1 << 18
 """Room for documents of more words is not kept after the batch."""

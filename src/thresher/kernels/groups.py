@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterable
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
-from thresher.kernels.counts import Count, Group
+if TYPE_CHECKING:
+    from thresher.kernels.counts import Count, Group
 
 COUNTS: dict[str, tuple[str, ...]] = {
     "characters": (
@@ -87,5 +88,5 @@ def load_group(name: str) -> Group:
     group = _LOADED.get(name)
     if group is None:
         module = importlib.import_module(f"thresher.kernels.{name}")
-        group = _LOADED[name] = cast(Group, getattr(module, "GROUP", module))
+        group = _LOADED[name] = cast("Group", getattr(module, "GROUP", module))
     return group

@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba import types
 
 from thresher.kernels.documents import Document, tuple_type
 from thresher.kernels.hash_tables import FACTOR, HALF, LOWER, bits_for, new_epoch
 from thresher.kernels.intrinsics import ALL, get, helper, load8, popcount, put, same_bytes
+from thresher.kernels.signatures import types
 
 _SHORT = 7
 """Words of so many bytes fit into a key together with their length."""

@@ -8,23 +8,15 @@ processor's: it becomes whatever the machine has. Nothing here checks bounds: ca
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar, cast
+import importlib
+from typing import Any
 
 import numpy as np
-from llvmlite import ir
-from numba import njit, types
-from numba.extending import intrinsic
 
-from thresher.kernels import quick_load
-from thresher.kernels.cache import use_own_folder
-
-# Kernels are compiled as their modules are imported, and all of those import this one first.
-use_own_folder()
-if quick_load.is_proven():
-    quick_load.install()
-
-Function = TypeVar("Function", bound=Callable[..., Any])
+from thresher.kernels.decorators import helper as helper
+from thresher.kernels.decorators import ir, llvm_bits, llvm_block, numba_types, primitive
+from thresher.kernels.decorators import kernel as kernel
+from thresher.kernels.signatures import types
 
 BYTES = types.Array(types.uint8, 1, "C", readonly=True)
 """Bytes that are only read: arrays that may not be written fit too."""
@@ -43,25 +35,7 @@ NONE, ONE, ALL = np.uint64(0), np.uint64(1), np.uint64(2**64 - 1)
 integer: Any = np.int64
 """Makes a 64-bit number of anything in a kernel; for a type checker it is like every other value there."""
 
-_BIT, _BYTE, _INT32, _WORD, _WIDE = ir.IntType(1), ir.IntType(8), ir.IntType(32), ir.IntType(64), ir.IntType(128)
-_BLOCK = ir.VectorType(_BYTE, 64)
 _MULTIPLIER, _OTHER_MULTIPLIER = np.uint64(0xFF3779B97F4A7C15), np.uint64(0xD6E8FEB86659FD93)
-
-
-def kernel(signature: Any) -> Callable[[Function], Function]:
-    """Compile a loop for these types of arguments: once for a machine, and without holding the interpreter."""
-    made = njit(signature, cache=True, nogil=True, error_model="numpy", boundscheck=False)
-    return cast("Callable[[Function], Function]", made)
-
-
-def helper(function: Function) -> Function:
-    """Compile what kernels call, as a part of them."""
-    return cast(Function, njit(function, nogil=True, error_model="numpy", boundscheck=False))
-
-
-def _primitive(function: Callable[..., Any]) -> Callable[..., Any]:
-    """What kernels call with values; the function is called with their types, and says how to compile it."""
-    return cast("Callable[..., Any]", intrinsic(function))
 
 
 # -- elements of arrays ---------------------------------------------------------------------------------------------
@@ -71,7 +45,7 @@ def _place(context: Any, builder: Any, kind: Any, array: Any, index: Any) -> Any
     return builder.gep(context.make_array(kind)(context, builder, array).data, [index], inbounds=True)
 
 
-@_primitive
+@primitive
 def get(_typing: Any, array: Any, index: Any) -> Any:
     """`array[index]` of an array of one dimension."""
 
@@ -82,7 +56,7 @@ def get(_typing: Any, array: Any, index: Any) -> Any:
     return array.dtype(array, types.int64), generate
 
 
-@_primitive
+@primitive
 def put(_typing: Any, array: Any, index: Any, value: Any) -> Any:
     """`array[index] = value` for an array of one dimension."""
 
@@ -95,25 +69,39 @@ def put(_typing: Any, array: Any, index: Any, value: Any) -> Any:
     return types.void(array, types.int64, array.dtype), generate
 
 
-@_primitive
+@primitive
+def flattened(_typing: Any, array: Any) -> Any:
+    """The items of an array as one of one dimension; it must not outlive the array."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        given = context.make_array(signature.args[0])(context, builder, arguments[0])
+        made = context.make_array(signature.return_type)(context, builder)
+        populate: Any = importlib.import_module("numba.np.arrayobj").populate_array
+        populate(made, given.data, [given.nitems], [given.itemsize], given.itemsize, None)
+        return made._getvalue()
+
+    return numba_types.Array(array.dtype, 1, "C", readonly=not array.mutable)(array), generate
+
+
+@primitive
 def load8(_typing: Any, data: Any, index: Any) -> Any:
     """Eight bytes from `index` on as a number, the first byte lowest."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         place = _place(context, builder, signature.args[0], *arguments)
-        return builder.load(builder.bitcast(place, _WORD.as_pointer()), align=1)
+        return builder.load(builder.bitcast(place, llvm_bits(64).as_pointer()), align=1)
 
     return types.uint64(data, types.int64), generate
 
 
-@_primitive
+@primitive
 def put8(_typing: Any, data: Any, index: Any, value: Any) -> Any:
     """Write eight bytes from `index` on, the lowest of the number first."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         held, index, value = arguments
         place = _place(context, builder, signature.args[0], held, index)
-        builder.store(value, builder.bitcast(place, _WORD.as_pointer()), align=1)
+        builder.store(value, builder.bitcast(place, llvm_bits(64).as_pointer()), align=1)
         return context.get_dummy_value()
 
     return types.void(data, types.int64, types.uint64), generate
@@ -124,41 +112,41 @@ def put8(_typing: Any, data: Any, index: Any, value: Any) -> Any:
 
 def _block(context: Any, builder: Any, kind: Any, data: Any, index: Any) -> Any:
     place = _place(context, builder, kind, data, index)
-    return builder.load(builder.bitcast(place, _BLOCK.as_pointer()), align=1)
+    return builder.load(builder.bitcast(place, llvm_block().as_pointer()), align=1)
 
 
 def _spread(builder: Any, byte: Any) -> Any:
     """The same byte 64 times."""
-    one = builder.insert_element(ir.Constant(_BLOCK, ir.Undefined), byte, ir.Constant(_INT32, 0))
-    return builder.shuffle_vector(one, one, ir.Constant(ir.VectorType(_INT32, 64), [0] * 64))
+    one = builder.insert_element(ir.Constant(llvm_block(), ir.Undefined), byte, ir.Constant(llvm_bits(32), 0))
+    return builder.shuffle_vector(one, one, ir.Constant(ir.VectorType(llvm_bits(32), 64), [0] * 64))
 
 
-@_primitive
+@primitive
 def mask_equal(_typing: Any, data: Any, index: Any, byte: Any) -> Any:
     """Which of 64 bytes are `byte`."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         held, index, byte = arguments
         block = _block(context, builder, signature.args[0], held, index)
-        return builder.bitcast(builder.icmp_unsigned("==", block, _spread(builder, byte)), _WORD)
+        return builder.bitcast(builder.icmp_unsigned("==", block, _spread(builder, byte)), llvm_bits(64))
 
     return types.uint64(data, types.int64, types.uint8), generate
 
 
-@_primitive
+@primitive
 def mask_folded(_typing: Any, data: Any, index: Any, letter: Any) -> Any:
     """Which of 64 bytes are an ASCII letter, given as the small one, in any case."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         held, index, letter = arguments
         block = _block(context, builder, signature.args[0], held, index)
-        small = builder.or_(block, _spread(builder, ir.Constant(_BYTE, 0x20)))
-        return builder.bitcast(builder.icmp_unsigned("==", small, _spread(builder, letter)), _WORD)
+        small = builder.or_(block, _spread(builder, ir.Constant(llvm_bits(8), 0x20)))
+        return builder.bitcast(builder.icmp_unsigned("==", small, _spread(builder, letter)), llvm_bits(64))
 
     return types.uint64(data, types.int64, types.uint8), generate
 
 
-@_primitive
+@primitive
 def mask_range(_typing: Any, data: Any, index: Any, low: Any, high: Any) -> Any:
     """Which of 64 bytes lie between `low` and `high`, both included."""
 
@@ -167,7 +155,7 @@ def mask_range(_typing: Any, data: Any, index: Any, low: Any, high: Any) -> Any:
         block = _block(context, builder, signature.args[0], held, index)
         above = builder.sub(block, _spread(builder, low))
         width = _spread(builder, builder.sub(high, low))
-        return builder.bitcast(builder.icmp_unsigned("<=", above, width), _WORD)
+        return builder.bitcast(builder.icmp_unsigned("<=", above, width), llvm_bits(64))
 
     return types.uint64(data, types.int64, types.uint8, types.uint8), generate
 
@@ -175,7 +163,7 @@ def mask_range(_typing: Any, data: Any, index: Any, low: Any, high: Any) -> Any:
 # -- bits -----------------------------------------------------------------------------------------------------------
 
 
-@_primitive
+@primitive
 def popcount(_typing: Any, bits: Any) -> Any:
     """How many bits are set."""
 
@@ -185,12 +173,12 @@ def popcount(_typing: Any, bits: Any) -> Any:
     return types.int64(types.uint64), generate
 
 
-@_primitive
+@primitive
 def trailing_zeros(_typing: Any, bits: Any) -> Any:
     """The number of the lowest bit that is set; 64 if none is."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.cttz(arguments[0], ir.Constant(_BIT, 0))
+        return builder.cttz(arguments[0], ir.Constant(llvm_bits(1), 0))
 
     return types.int64(types.uint64), generate
 
@@ -206,14 +194,14 @@ def low_bits(number: int) -> Any:
 # -- bytes of texts -------------------------------------------------------------------------------------------------
 
 
-@_primitive
+@primitive
 def _folded_product(_typing: Any, one: Any, other: Any) -> Any:
     """The product of two 64-bit numbers in 128 bits, its halves combined."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        product = builder.mul(*(builder.zext(argument, _WIDE) for argument in arguments))
-        high = builder.lshr(product, ir.Constant(_WIDE, 64))
-        return builder.trunc(builder.xor(product, high), _WORD)
+        product = builder.mul(*(builder.zext(argument, llvm_bits(128)) for argument in arguments))
+        high = builder.lshr(product, ir.Constant(llvm_bits(128), 64))
+        return builder.trunc(builder.xor(product, high), llvm_bits(64))
 
     return types.uint64(types.uint64, types.uint64), generate
 

@@ -8,16 +8,15 @@ itself. Nothing here checks bounds: callers do.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from llvmlite import ir
-from numba import njit, types
-from numba.extending import intrinsic
 
-_BYTE, _WORD = ir.IntType(8), ir.IntType(64)
-_BLOCK = ir.VectorType(_BYTE, 64)
+from thresher.kernels.decorators import inlined as inlined
+from thresher.kernels.decorators import ir, llvm_bits, llvm_block, numba_types, primitive
+from thresher.kernels.signatures import types
+
 _QUOTE, _BACKSLASH, _FIRST_PRINTABLE = 34, 92, 32
 
 Bytes = npt.NDArray[np.uint8]
@@ -25,22 +24,14 @@ BYTES_OUT = types.Array(types.uint8, 1, "C")
 """Bytes that a kernel writes."""
 
 
-Function = TypeVar("Function", bound=Callable[..., Any])
-
-
-def inlined(function: Function) -> Function:
-    """Compile what kernels call for single bytes into the place of the call: a call costs more than they do."""
-    return cast(Function, njit(function, nogil=True, error_model="numpy", boundscheck=False, forceinline=True))
-
-
 def _primitive(function: Callable[..., Any]) -> Callable[..., int]:
-    """What kernels call with values; the function is called with their types, and says how to compile it."""
-    return cast("Callable[..., int]", intrinsic(function))
+    """A primitive with one result."""
+    return primitive(function)
 
 
 def _primitives(function: Callable[..., Any]) -> Callable[..., tuple[int, ...]]:
-    """The same for several results."""
-    return cast("Callable[..., tuple[int, ...]]", intrinsic(function))
+    """A primitive with several results."""
+    return primitive(function)
 
 
 def _place(context: Any, builder: Any, kind: Any, array: Any, index: Any) -> Any:
@@ -49,18 +40,17 @@ def _place(context: Any, builder: Any, kind: Any, array: Any, index: Any) -> Any
 
 
 def _block_at(builder: Any, place: Any) -> Any:
-    return builder.bitcast(place, _BLOCK.as_pointer())
+    return builder.bitcast(place, llvm_block().as_pointer())
 
 
 def _int64s(count: int) -> Any:
     """The type of so many integers together."""
-    tuple_of: Any = types.UniTuple
-    return tuple_of(types.int64, count)
+    return numba_types.UniTuple(numba_types.int64, count)
 
 
 def _everywhere(value: int) -> Any:
     """A block of equal bytes."""
-    return ir.Constant(_BLOCK, [ir.Constant(_BYTE, value)] * 64)
+    return ir.Constant(llvm_block(), [ir.Constant(llvm_bits(8), value)] * 64)
 
 
 @_primitive
@@ -69,7 +59,7 @@ def byte_at(_typing: Any, data: Any, index: Any) -> Any:
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         place = _place(context, builder, signature.args[0], *arguments)
-        return builder.zext(builder.load(place), _WORD)
+        return builder.zext(builder.load(place), llvm_bits(64))
 
     return types.int64(data, types.int64), generate
 
@@ -81,7 +71,7 @@ def put_byte(_typing: Any, data: Any, index: Any, value: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         array, index, value = arguments
         place = _place(context, builder, signature.args[0], array, index)
-        builder.store(builder.trunc(value, _BYTE), place)
+        builder.store(builder.trunc(value, llvm_bits(8)), place)
         return context.get_dummy_value()
 
     return types.void(data, types.int64, types.int64), generate
@@ -110,7 +100,7 @@ def string_marks(_typing: Any, data: Any, index: Any) -> Any:
         backslashes = builder.icmp_unsigned("==", block, _everywhere(_BACKSLASH))
         quotes = builder.icmp_unsigned("==", block, _everywhere(_QUOTE))
         controls = builder.icmp_unsigned("<", block, _everywhere(_FIRST_PRINTABLE))
-        masks = [builder.bitcast(mask, _WORD) for mask in (backslashes, builder.or_(quotes, controls))]
+        masks = [builder.bitcast(mask, llvm_bits(64)) for mask in (backslashes, builder.or_(quotes, controls))]
         return context.make_tuple(builder, signature.return_type, masks)
 
     return _int64s(2)(data, types.int64), generate
@@ -137,7 +127,7 @@ def high_bytes(_typing: Any, data: Any, index: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         place = _place(context, builder, signature.args[0], *arguments)
         block = builder.load(_block_at(builder, place), align=1)
-        return builder.bitcast(builder.icmp_signed("<", block, _everywhere(0)), _WORD)
+        return builder.bitcast(builder.icmp_signed("<", block, _everywhere(0)), llvm_bits(64))
 
     return types.int64(data, types.int64), generate
 
@@ -162,7 +152,9 @@ def utf8_kinds(_typing: Any, data: Any, index: Any) -> Any:
             builder.icmp_unsigned(">=", block, _everywhere(0xF0)),
             doubtful,
         ]
-        return context.make_tuple(builder, signature.return_type, [builder.bitcast(kind, _WORD) for kind in kinds])
+        return context.make_tuple(
+            builder, signature.return_type, [builder.bitcast(kind, llvm_bits(64)) for kind in kinds]
+        )
 
     return _int64s(5)(data, types.int64), generate
 
@@ -171,7 +163,7 @@ def _stops(builder: Any, block: Any) -> Any:
     quotes = builder.icmp_unsigned("==", block, _everywhere(_QUOTE))
     backslashes = builder.icmp_unsigned("==", block, _everywhere(_BACKSLASH))
     controls = builder.icmp_unsigned("<", block, _everywhere(_FIRST_PRINTABLE))
-    return builder.bitcast(builder.or_(builder.or_(quotes, backslashes), controls), _WORD)
+    return builder.bitcast(builder.or_(builder.or_(quotes, backslashes), controls), llvm_bits(64))
 
 
 @_primitive

@@ -13,7 +13,6 @@ from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
-from numba import int64
 
 from thresher.kernels.counts import PADDING, Rows, Texts
 from thresher.kernels.intrinsics import BYTES, INT64, OUT, get, helper, kernel, put
@@ -38,6 +37,7 @@ from thresher.kernels.json_values import (
     skip_white,
 )
 from thresher.kernels.line_feeds import find_line_feeds
+from thresher.kernels.signatures import types
 from thresher.kernels.utf8 import is_utf8
 
 __all__ = [
@@ -77,12 +77,17 @@ def extract_texts(data: Bytes, starts: Rows, ends: Rows, field: str) -> tuple[Te
     found = np.zeros((3, len(starts)), dtype=np.int64)
     if _is_plain(field):
         key = np.frombuffer(field.encode("utf-8", "surrogatepass"), dtype=np.uint8)
-        used = _scan_lines(data, starts, ends, key, out, found)
+        used = _scan_lines(data, starts, ends, key, (out, _room_for_places()), found)
     else:
         used = 0
         found[2] = SLOW
     out[used : used + PADDING] = 0
     return Texts(out, found[0], found[1]), found[2].astype(np.uint8)
+
+
+def _room_for_places() -> Rows:
+    """Where the kernel keeps places for itself."""
+    return np.empty(4 * BLOCK + 4, dtype=np.int64)
 
 
 def asked_last() -> str | None:
@@ -98,7 +103,7 @@ def is_valid(data: Bytes) -> bool:
 def are_objects(data: Bytes, starts: Rows, ends: Rows) -> npt.NDArray[np.bool_]:
     """Which lines are one JSON object each, and nothing else; `False` may also mean "look closer"."""
     found = np.zeros((3, len(starts)), dtype=np.int64)
-    _scan_lines(data, starts, ends, _NO_KEY, _NO_TEXT, found)
+    _scan_lines(data, starts, ends, _NO_KEY, (_NO_TEXT, _room_for_places()), found)
     return np.asarray(found[2] != SLOW, dtype=np.bool_)
 
 
@@ -324,12 +329,12 @@ def scan_line(
     return SLOW, first
 
 
-@kernel(int64(BYTES, INT64, INT64, BYTES, BYTES_OUT, OUT))
-def _scan_lines(data: Bytes, starts: Rows, ends: Rows, wanted: Bytes, out: Bytes, found: npt.NDArray[np.int64]) -> int:
+@kernel(types.int64(BYTES, INT64, INT64, BYTES, types.Tuple((BYTES_OUT, types.int64[::1])), OUT))
+def _scan_lines(data: Bytes, starts: Rows, ends: Rows, wanted: Bytes, room: tuple[Bytes, Rows], found: Rows) -> int:
     """Every line: rows of `found` get where its text begins, where it ends, and the status. Gives the end of the last
     text."""
     size = len(data)
-    places = np.empty(4 * BLOCK + 4, dtype=np.int64)
+    out, places = room
     to = 0
     for row in range(len(starts)):
         start, end = starts[row], ends[row]

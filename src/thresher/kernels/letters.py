@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import types
 
 from thresher.kernels.counts import Count, Rows, Work
 from thresher.kernels.intrinsics import (
@@ -24,6 +23,7 @@ from thresher.kernels.intrinsics import (
     popcount,
     trailing_zeros,
 )
+from thresher.kernels.signatures import types
 from thresher.kernels.unicode_tables import (
     ALPHABETIC,
     ALPHANUMERIC,

@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import int64
 
 from thresher.kernels.counts import Rows
 from thresher.kernels.intrinsics import BYTES, get, kernel, mask_equal, popcount, put, trailing_zeros
 from thresher.kernels.json_bytes import Bytes
+from thresher.kernels.signatures import types
 
 _BLOCK = 64
 _FEED = np.uint8(10)
@@ -22,7 +22,7 @@ def find_line_feeds(data: Bytes) -> Rows:
     return places
 
 
-@kernel(int64(BYTES))
+@kernel(types.int64(BYTES))
 def count_line_feeds(data: Bytes) -> int:
     """How many there are."""
     size = len(data)
@@ -37,7 +37,7 @@ def count_line_feeds(data: Bytes) -> int:
     return count
 
 
-@kernel(int64(BYTES, int64[::1]))
+@kernel(types.int64(BYTES, types.int64[::1]))
 def note_line_feeds(data: Bytes, places: Rows) -> int:
     """Write their places, for which there must be room; how many there are."""
     size = len(data)

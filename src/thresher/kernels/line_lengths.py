@@ -6,11 +6,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import types
 
 from thresher.kernels.counts import Rows, Work
-from thresher.kernels.intrinsics import INT64, OUT, TABLE32, get, kernel
+from thresher.kernels.intrinsics import INT64, OUT, TABLE32, flattened, get, kernel
 from thresher.kernels.places import places
+from thresher.kernels.signatures import types
 
 
 def lines_up_to(work: Work, rows: Rows, length: int) -> Rows:
@@ -35,7 +35,7 @@ def _counted(work: Work, rows: Rows, length: int) -> Rows:
 @kernel(types.void(INT64, types.Array(types.int64, 2, "C", readonly=True), TABLE32, types.int64, OUT))
 def _count(rows: Any, by_text: Any, feeds: Any, bound: int, out: Any) -> None:
     """Every line lies between two line feeds that say how many words and continuation bytes come before them."""
-    flat = feeds.reshape(-1)
+    flat = flattened(feeds)
     for n in range(len(rows)):
         row = rows[n]
         length, words, continuation = by_text[row, 0], by_text[row, 1], by_text[row, 2]

@@ -11,12 +11,24 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numba import types
 
 from thresher.kernels.counts import Count, Rows, Work
-from thresher.kernels.intrinsics import BYTES, INT32, INT64, OUT, TABLE32, get, helper, integer, kernel, load8
+from thresher.kernels.intrinsics import (
+    BYTES,
+    INT32,
+    INT64,
+    OUT,
+    TABLE32,
+    flattened,
+    get,
+    helper,
+    integer,
+    kernel,
+    load8,
+)
 from thresher.kernels.places import places
 from thresher.kernels.repeats import TABLE, part_for, seen_before, table_for
+from thresher.kernels.signatures import types
 
 _COLUMNS = (
     "lines",
@@ -126,7 +138,7 @@ def _count(
     out: Any,
 ) -> None:
     """Fill a row of `out` for each of `rows`."""
-    flat = feeds.reshape(-1)
+    flat = flattened(feeds)
     for n in range(len(rows)):
         row = rows[n]
         start, length = starts[row], ends[row] - starts[row]

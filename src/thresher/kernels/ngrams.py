@@ -18,7 +18,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba import types
 
 from thresher.kernels.counts import PADDING, Count, Rows, Work
 from thresher.kernels.documents import BATCH, Batch, Document, batch_of, tuple_type
@@ -27,6 +26,7 @@ from thresher.kernels.interned_words import WORD_ROOM, WordRoom, number_words
 from thresher.kernels.intrinsics import ALL, OUT, get, helper, kernel, put
 from thresher.kernels.phrase_search import count_phrase, write_phrase
 from thresher.kernels.places import places
+from thresher.kernels.signatures import types
 
 _TOP, _DUPLICATE, _GOPHER_TOP = 0, 1, 2
 _COLUMNS = {

@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numba import types
 
 from thresher.kernels.counts import Count, Rows, Work
-from thresher.kernels.intrinsics import BYTES, INT64, OUT, TABLE32, get, helper, integer, kernel
+from thresher.kernels.intrinsics import BYTES, INT64, OUT, TABLE32, flattened, get, helper, integer, kernel
 from thresher.kernels.places import places
 from thresher.kernels.repeats import TABLE, part_for, seen_before, table_for
+from thresher.kernels.signatures import types
 
 _COLUMNS = ("paragraphs", "distinct_paragraphs", "paragraph_characters", "distinct_paragraph_characters")
 """The columns that the kernel fills, in its order."""
@@ -56,7 +56,7 @@ def _count(
     out: Any,
 ) -> None:
     """Fill a row of `out` for each of `rows`."""
-    flat = feeds.reshape(-1)
+    flat = flattened(feeds)
     for n in range(len(rows)):
         row = rows[n]
         start, length = starts[row], ends[row] - starts[row]

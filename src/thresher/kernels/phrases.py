@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import types
 
 from thresher.kernels.counts import Count, Rows, Work
 from thresher.kernels.intrinsics import (
@@ -22,6 +21,7 @@ from thresher.kernels.intrinsics import (
     ONE,
     OUT,
     TABLE32,
+    flattened,
     get,
     helper,
     integer,
@@ -34,6 +34,7 @@ from thresher.kernels.intrinsics import (
 from thresher.kernels.paragraphs import next_cut
 from thresher.kernels.places import places
 from thresher.kernels.policy_phrases import PLACEHOLDER, POLICY_PHRASES
+from thresher.kernels.signatures import types
 
 _COLUMNS = ("boilerplate_paragraphs", "lorem_ipsum")
 """The columns that the kernel fills, in its order."""
@@ -155,7 +156,7 @@ def _count(
     out: Any,
 ) -> None:
     """Fill a row of `out` for each of `rows`."""
-    flat_feeds, flat_phrases = feeds.reshape(-1), phrases.reshape(-1)
+    flat_feeds, flat_phrases = flattened(feeds), flattened(phrases)
     policies = len(phrases) - 1
     for n in range(len(rows)):
         row = rows[n]

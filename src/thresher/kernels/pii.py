@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import types
 
 from thresher.kernels.counts import Texts
 from thresher.kernels.intrinsics import (
@@ -28,17 +27,16 @@ from thresher.kernels.intrinsics import (
     mask_range,
     trailing_zeros,
 )
+from thresher.kernels.pii_bytes import KINDS, ipv6_may_begin, is_digit, is_upper, is_word
+from thresher.kernels.signatures import types
 
-_EMAIL, _IP, _PHONE, _CARD, _IBAN, _KEY = 1, 2, 4, 8, 16, 32
-KINDS = {"email": _EMAIL, "ip": _IP, "phone": _PHONE, "card": _CARD, "iban": _IBAN, "key": _KEY}
-"""Each kind is a bit."""
-_LONGEST_IPV6 = 46
+_EMAIL, _IP, _PHONE, _CARD, _IBAN, _KEY = KINDS.values()
 _AT, _COLON, _PLUS, _SPACE, _DOT, _LOW, _HYPHEN, _NINE, _ZERO = b"@:+ ._-90"
-_A, _B, _I, _J, _K, _S, _Z = b"ABIJKSZ"
+_A, _B, _I, _J, _K, _S = b"ABIJKS"
 _SMALL_A, _SMALL_B, _SMALL_E, _SMALL_G, _SMALL_H, _SMALL_O, _SMALL_P, _SMALL_U, _SMALL_X, _SMALL_Y, _SMALL_Z = (
     b"abeghopuxyz"
 )
-_QUOTE, _PERCENT, _OPEN, _CLOSE, _SLASH, _SMALL_F, _F = b"'%()/fF"
+_QUOTE, _PERCENT, _OPEN, _CLOSE, _SLASH = b"'%()/"
 
 
 def kinds_in(texts: Texts, kinds: Sequence[str] = tuple(KINDS)) -> npt.NDArray[np.uint8]:
@@ -52,75 +50,27 @@ def kinds_in(texts: Texts, kinds: Sequence[str] = tuple(KINDS)) -> npt.NDArray[n
 
 
 @helper
-def _is_digit(byte: Any) -> Any:
-    return _ZERO <= byte <= _NINE
-
-
-@helper
-def _is_hex(byte: Any) -> Any:
-    return _ZERO <= byte <= _NINE or _A <= byte <= _F or _SMALL_A <= byte <= _SMALL_F
-
-
-@helper
-def _is_upper(byte: Any) -> Any:
-    return _A <= byte <= _Z
-
-
-@helper
-def _is_word(byte: Any) -> Any:
-    """A letter or digit of ASCII, or a part of a character beyond it."""
-    return _ZERO <= byte <= _NINE or _A <= byte <= _Z or _SMALL_A <= byte <= _SMALL_Z or byte >= 0x80
-
-
-@helper
 def _mail(data: Any, start: Any, place: Any, end: Any) -> Any:
     """At an `@`: whether an address could be around it."""
-    if place == start or place + 1 == end or not _is_word(get(data, place + 1)):
+    if place == start or place + 1 == end or not is_word(get(data, place + 1)):
         return 0
     before = get(data, place - 1)
-    is_local = _is_word(before) or before == _LOW or before == _HYPHEN or before == _PLUS or before == _PERCENT
+    is_local = is_word(before) or before == _LOW or before == _HYPHEN or before == _PLUS or before == _PERCENT
     return _EMAIL if is_local or before == _QUOTE else 0
-
-
-@helper
-def _ipv6(data: Any, start: Any, place: Any, end: Any) -> Any:
-    """At a `:`: whether it is the first of an address of version 6."""
-    first = place
-    while first > start and place - first < 5 and _is_hex(get(data, first - 1)):
-        first -= 1
-    if place - first > 4:
-        return 0
-    if first > start:
-        before = get(data, first - 1)
-        if before == _COLON or before == _DOT or before == _LOW or (_is_word(before) and before < 0x80):
-            return 0
-    colons = 0
-    at = place
-    last = min(end, first + _LONGEST_IPV6)
-    while at < last:
-        byte = get(data, at)
-        if byte == _COLON:
-            colons += 1
-            if colons > 5 or (at + 1 < end and get(data, at + 1) == _COLON):
-                return _IP
-        elif not (_is_hex(byte) or byte == _DOT):
-            return 0
-        at += 1
-    return 0
 
 
 @helper
 def _account(data: Any, start: Any, place: Any, end: Any) -> Any:
     """At a digit: whether it is the first check digit of an account number."""
-    if place - start < 2 or place + 1 >= end or not _is_digit(get(data, place + 1)):
+    if place - start < 2 or place + 1 >= end or not is_digit(get(data, place + 1)):
         return 0
-    if not (_is_upper(get(data, place - 1)) and _is_upper(get(data, place - 2))):
+    if not (is_upper(get(data, place - 1)) and is_upper(get(data, place - 2))):
         return 0
     characters = 0
     at = place + 2
     while at < end:
         byte = get(data, at)
-        if _is_digit(byte) or _is_upper(byte):
+        if is_digit(byte) or is_upper(byte):
             characters += 1
             if characters == 11:
                 return _IBAN
@@ -170,7 +120,7 @@ def _number(data: Any, start: Any, place: Any, end: Any) -> Any:
     at = place
     while at < end:
         byte = get(data, at)
-        if _is_digit(byte):
+        if is_digit(byte):
             if gap:
                 dots = dots + 1 if gap == 1 and get(data, at - 1) == _DOT else 0
             if dots == 3:
@@ -223,7 +173,7 @@ def _scan(data: Any, starts: Any, ends: Any, wanted: int, found: npt.NDArray[np.
                 elif byte == _AT:
                     kinds = kinds | _mail(data, start, place, end)
                 elif byte == _COLON:
-                    kinds = kinds | _ipv6(data, start, place, end)
+                    kinds = kinds | (_IP if ipv6_may_begin(data, start, place, end) else 0)
                 else:
                     kinds = kinds | _letters(data, start, place, end, byte)
             block += 64

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba import types
 
 from thresher.kernels.counts import Count, Rows, Texts, Work
 from thresher.kernels.intrinsics import (
@@ -21,6 +20,7 @@ from thresher.kernels.intrinsics import (
     NONE,
     ONE,
     OUT,
+    flattened,
     helper,
     kernel,
     low_bits,
@@ -30,12 +30,16 @@ from thresher.kernels.intrinsics import (
     put,
     trailing_zeros,
 )
+from thresher.kernels.signatures import types
 
 LONGEST = 2**31 - 2**10
 """A text of so many bytes or more has no places: they are 32-bit numbers."""
 _WORDS, _WHITE, _CONTINUATION, _LINE_FEEDS = range(4)
 """The columns that the scan fills for a text."""
 _COLUMNS = 4
+_AT_ONCE = 8
+"""So many edges are written together, also where there are fewer: the next ones are written over what is too much. A
+loop that ends with the last edge of a block ends where no processor expects it."""
 _LAST, _TWO, _BEFORE_LAST = np.uint64(63), np.uint64(2), np.uint64(62)
 
 
@@ -200,11 +204,11 @@ def _scan(
 ) -> int:
     """Scan texts from `rows[first]` on as long as there is room; the number of the first one that was not scanned."""
     edge, feed = used[0], used[1]
-    flat = feeds.reshape(-1)
+    flat = flattened(feeds)
     for n in range(first, len(rows)):
         start = starts[rows[n]]
         length = ends[rows[n]] - start
-        if edge + needs[0, n] > len(edges) or feed + needs[1, n] > len(feeds):
+        if edge + needs[0, n] + _AT_ONCE > len(edges) or feed + needs[1, n] > len(feeds):
             used[0], used[1] = edge, feed
             return n
         first_edge, first_feed = edge, feed
@@ -242,10 +246,13 @@ def _scan(
                 feed += 1
                 lines &= lines - ONE
             continuation += popcount(follow)
-            while bits:
-                put(edges, edge, block + trailing_zeros(bits))
-                edge += 1
-                bits &= bits - ONE
+            upto = edge + popcount(bits)
+            while edge < upto:
+                for step in range(_AT_ONCE):
+                    put(edges, edge + step, block + trailing_zeros(bits))
+                    bits &= bits - ONE
+                edge += _AT_ONCE
+            edge = upto
         if in_word:
             put(edges, edge, length)
             edge += 1

@@ -9,27 +9,9 @@ then on where that went well.
 from __future__ import annotations
 
 import importlib
-import os
-from collections.abc import Sequence
 from typing import Any
 
-from thresher.kernels import cache
-
 _PACKAGE = __package__ or "thresher.kernels"
-
-
-def is_proven() -> bool:
-    """Whether it went well for everything that was compiled so far."""
-    return os.path.exists(_mark())
-
-
-def note(went_well: bool) -> None:
-    """Remember how it went."""
-    if went_well:
-        with open(_mark(), "w", encoding="ascii"):
-            pass
-    elif is_proven():
-        os.unlink(_mark())
 
 
 def install() -> None:
@@ -46,15 +28,3 @@ def install() -> None:
             return self._load_overload(signature, context)
 
     caching.FunctionCache.load_overload = load_overload
-
-
-def prove(modules: Sequence[str]) -> None:
-    """Load some modules in this way; where it does not work the process may come to its end at once."""
-    cache.use_own_folder()
-    install()
-    for module in modules:
-        importlib.import_module(f"{_PACKAGE}.{module}")
-
-
-def _mark() -> str:
-    return os.path.join(cache.folder(), "quick_load.proven")

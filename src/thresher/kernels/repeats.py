@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import types
 
 from thresher.kernels.intrinsics import get, hash_bytes, helper, put, same_bytes
+from thresher.kernels.signatures import types
 
 TABLE = types.int64[::1]
 """The type of a table."""

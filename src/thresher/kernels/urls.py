@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import types
 
 from thresher.kernels.counts import Count, Rows, Work
 from thresher.kernels.intrinsics import (
@@ -31,6 +30,7 @@ from thresher.kernels.intrinsics import (
     mask_equal,
     trailing_zeros,
 )
+from thresher.kernels.signatures import types
 
 _PART, _ESCAPE, _HEXADECIMAL = 1, 2, 4
 """What a byte is in an address: a part; a sign that must stand before two hexadecimal digits; such a digit."""

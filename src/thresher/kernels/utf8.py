@@ -7,10 +7,9 @@ first bytes behind which not every second byte is allowed are looked at one by o
 
 from __future__ import annotations
 
-from numba import types
-
 from thresher.kernels.intrinsics import BYTES, helper, kernel
 from thresher.kernels.json_bytes import Bytes, byte_at, first_bit, high_bytes, utf8_kinds
+from thresher.kernels.signatures import types
 
 _BLOCK = 64
 _FIRST = 0xC0

@@ -8,12 +8,12 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from numba import types
 
 from thresher.kernels.counts import Count, Rows, Work
 from thresher.kernels.intrinsics import BYTES, INT32, INT64, OUT, get, helper, integer, kernel
 from thresher.kernels.places import places
 from thresher.kernels.punctuation import PUNCTUATION
+from thresher.kernels.signatures import types
 from thresher.kernels.unicode_tables import (
     ALPHABETIC,
     CODE_POINTS,

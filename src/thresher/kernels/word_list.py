@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba import types
 
 from thresher.kernels.counts import Rows, Texts
 from thresher.kernels.intrinsics import BYTES, INT32, INT64, get, helper, kernel
+from thresher.kernels.signatures import types
 
 _HEADS = 2**16
 

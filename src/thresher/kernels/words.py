@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import types
 
 from thresher.kernels.counts import Count, Rows, Work
 from thresher.kernels.intrinsics import (
@@ -28,6 +27,7 @@ from thresher.kernels.intrinsics import (
     popcount,
 )
 from thresher.kernels.places import places
+from thresher.kernels.signatures import types
 
 COMMON_WORDS = ("the", "be", "to", "of", "and", "that", "have", "with")
 """The words that nearly every English text has."""

@@ -48,6 +48,7 @@ _KINDS: dict[type, str] = {
     np.float64: "float",
     np.bool_: "bool",
 }
+_POWERS_OF_TEN = 10 ** np.arange(1, 19, dtype=np.int64)
 _DTYPES: dict[str, Any] = {"int": np.int64, "float": np.float64, "bool": np.bool_}
 
 
@@ -200,8 +201,7 @@ class ScoreSidecar:
         row_of = np.empty(len(order), dtype=np.int64)
         row_of[order] = np.cumsum(new) - 1
         first = order[new]
-        named = zip(places[first].tolist(), positions[first].tolist(), strict=True)
-        arrays: dict[str, pa.Array] = {ID: _texts([f"{prefixes[place]}{at}".encode() for place, at in named])}
+        arrays: dict[str, pa.Array] = {ID: _ids(places[first], positions[first], prefixes)}
         as_json = []
         for column in self._columns:
             kind, values, known = self._scattered(column.name, row_of, len(first))
@@ -232,6 +232,9 @@ class ScoreSidecar:
         kinds = {part.kind for _, part in parts if part.known.any()}
         kind = kinds.pop() if len(kinds) == 1 else "json" if kinds else "int"
         values: npt.NDArray[Any] = np.zeros(count, dtype=_DTYPES.get(kind, object))
+        if len(parts) == len(self._rows) and all(part.kind == kind and part.known.all() for _, part in parts):
+            values[row_of] = np.concatenate([part.values for _, part in parts])
+            return Packed(kind, values, np.ones(count, dtype=np.bool_))
         known = np.zeros(count, dtype=np.bool_)
         for rows, part in parts:
             at = rows[: len(part.known)][part.known]
@@ -244,12 +247,20 @@ class ScoreSidecar:
 # scores of a unit. So arrays are made of their bytes.
 
 
-def _texts(encoded: list[bytes]) -> pa.Array:
+def _ids(places: npt.NDArray[np.int64], positions: npt.NDArray[np.int64], prefixes: Mapping[int, str]) -> pa.Array:
+    """Ids of records in the order of their files: the start that a file's ids have, and the position."""
     import pyarrow as pa
 
-    ends = np.zeros(len(encoded) + 1, dtype=np.int32)
-    np.cumsum([len(text) for text in encoded], out=ends[1:])
-    return pa.StringArray.from_buffers(len(encoded), pa.py_buffer(ends), pa.py_buffer(b"".join(encoded)))
+    ends = np.zeros(len(places) + 1, dtype=np.int32)
+    lengths = 1 + np.searchsorted(_POWERS_OF_TEN, positions, side="right")
+    borders = [0, *(np.flatnonzero(np.diff(places)) + 1).tolist(), len(places)]
+    texts = []
+    for start, end in itertools.pairwise(borders):
+        prefix = prefixes[int(places[start])]
+        texts.append(prefix + prefix.join(map(str, positions[start:end].tolist())))
+        lengths[start:end] += len(prefix.encode())
+    np.cumsum(lengths, out=ends[1:])
+    return pa.StringArray.from_buffers(len(places), pa.py_buffer(ends), pa.py_buffer("".join(texts).encode()))
 
 
 def _column(kind: str, values: npt.NDArray[Any], known: npt.NDArray[np.bool_]) -> pa.Array:

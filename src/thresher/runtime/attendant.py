@@ -46,11 +46,21 @@ class Attendant:
 
     def call(self, function: Callable[[Any], Any], argument: Any) -> Any:
         """Call a stage's own code, and leave the desk to the attendant for as long."""
+        self.ring()
+        with self.has_the_desk():
+            return function(argument)
+
+    def ring(self) -> None:
+        """A stage's own code is about to run, and there may be errands to do meanwhile."""
         os.eventfd_write(self._bell, 1)
+
+    @contextlib.contextmanager
+    def has_the_desk(self) -> Iterator[None]:
+        """The worker is not at the desk within this block: it runs stages' own code."""
         self._worker_is_seated = False
         self._desk.release()
         try:
-            return function(argument)
+            yield
         finally:
             self._desk.acquire()
             self._worker_is_seated = True
@@ -58,6 +68,9 @@ class Attendant:
                 raise self._error
 
     def _serve(self) -> None:
+        # A thread of this kind that is woken does not take the core of the one that woke it.
+        with contextlib.suppress(OSError):
+            os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
         poll = select.poll()
         poll.register(self._bell, select.POLLIN)
         poll.register(self._messages, select.POLLIN)

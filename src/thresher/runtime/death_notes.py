@@ -61,12 +61,12 @@ class NoteKeeper:
         self._page = page
         self._turn = 0
 
-    def begin(self, note: Note, timeout_s: float | None = None) -> None:
-        """A stage's code is about to run."""
+    def begin(self, note: Note, timeout_s: float | None = None, text: bytes = b"") -> None:
+        """A stage's code is about to run; `text`: of the note, where it was encoded before."""
         page = self._page
         if page is None:
             return
-        text = _encode(note)
+        text = text or encode_text(note)
         deadline = time.monotonic_ns() + int(timeout_s * NS) if timeout_s else 0
         self._turn += 2
         _NUMBER.pack_into(page, 0, self._turn - 1)  # odd: what follows is not whole yet
@@ -81,7 +81,7 @@ class NoteKeeper:
             _NUMBER.pack_into(self._page, _KIND, NOTHING)
 
 
-def _encode(note: Note) -> bytes:
+def encode_text(note: Note) -> bytes:
     """Stage and names, as many of them as there is room for."""
     text = _BETWEEN.join((note.stage[:_LONG_NAME], *note.names)).encode("utf-8", "surrogatepass")
     if len(text) <= _TEXT_BYTES:

@@ -14,24 +14,24 @@ from thresher.core.plan import Op, Plan, Step
 from thresher.core.source import ReadContext, SourceItem
 from thresher.core.stage import OrderedStage, SourceStage
 from thresher.core.tally import StageTally
-from thresher.core.task import EmptyTask, RawChunk, Task
+from thresher.core.task import EmptyTask, Task
 from thresher.core.unit import Unit
 from thresher.ledger.quarantine import dropped_lines, enters_at, quarantine_lines
 from thresher.runtime.baggage import Baggage, attach, carrier, detach, sorted_lines
 from thresher.runtime.chunk_parse import parse_within_memory
 from thresher.runtime.death_notes import PARSE, READ, WRITE, Note, notes, short_name
+from thresher.runtime.judged_stretch import Book, judge_stretch
 from thresher.runtime.large_gate import gate_for
 from thresher.runtime.large_record import LargeRecord
 from thresher.runtime.memory_split import only_heads
 from thresher.runtime.orders import Produced, TaskOrder, TaskReport
+from thresher.runtime.record_places import example_of, place_of
 from thresher.runtime.settle import Outcome, settle_gathered
 from thresher.runtime.stage_call import run_group, run_stage
 
 if TYPE_CHECKING:
     from thresher.ledger.unit_output import UnitOutput
     from thresher.runtime.score_keeper import ScoreKeeper
-
-EXAMPLE_CHARACTERS = 200
 
 
 class Flow:
@@ -144,9 +144,12 @@ class Flow:
         started = time.perf_counter()
         outcomes = run_group(stage, self._order.tasks, self._report.tally.stage(first.stage))
         self._spent(first.stage, started)
+        yield from self._group_out(first.stage, outcomes)
+
+    def _group_out(self, stage: int, outcomes: list[Outcome]) -> Iterator[Produced]:
         for number, outcome in enumerate(outcomes):
             self._report = self._reports[number]
-            self._count_out(first.stage, outcome)
+            self._count_out(stage, outcome)
             for task in outcome.tasks:
                 yield Produced(self._loaded(task), parent=number)
             for task in self._leftover(self._order.tasks[number]):
@@ -175,8 +178,12 @@ class Flow:
         elif task.metadata and step.stage < enters_at(task.metadata):  # a record that is tried again
             yield from self._through(place + 1, task)
         else:
-            for made in self._process(step, task):
-                yield from self._through(place + 1, made)
+            judged = judge_stretch(self._plan, self._op.steps, place, task, self._open_book)
+            if judged is None:
+                for made in self._process(step, task):
+                    yield from self._through(place + 1, made)
+            elif judged.batch is not None:
+                yield from self._through(judged.place, judged.batch)
 
     def _parse(self, step: Step, task: Task) -> Iterator[Task]:
         source = self._plan.stages[step.stage]
@@ -186,7 +193,7 @@ class Flow:
         batches = parse_within_memory(source, task)
         while True:
             started = time.perf_counter()
-            notes().begin(Note(PARSE, source.name, (_place_of(task),)), source.timeout_s)
+            notes().begin(Note(PARSE, source.name, (place_of(task),)), source.timeout_s)
             batch = next(batches, None)
             notes().end()
             self._spent(step.stage, started)
@@ -251,7 +258,7 @@ class Flow:
             nbytes = task.nbytes
             started = time.perf_counter()
             stage = self._plan.stages[step.stage]
-            notes().begin(Note(WRITE, stage.name, (_place_of(task),), len(task)), stage.timeout_s)
+            notes().begin(Note(WRITE, stage.name, (place_of(task),), len(task)), stage.timeout_s)
             self._output.write(task)
             notes().end()
             self._spent(step.stage, started)
@@ -264,6 +271,17 @@ class Flow:
         tally.tasks += 1
 
     # -- counting -----------------------------------------------------------------------------------------------------
+
+    def _open_book(self) -> Book:
+        keep_dropped = self._keep_dropped if self._plan.settings.keep_dropped else None
+        return Book(self._tally_of, self._large.at_step, self._spent, keep_dropped, self._collect_scores)
+
+    def _tally_of(self, stage: int) -> StageTally:
+        return self._report.tally.stage(stage)
+
+    def _collect_scores(self, stage: int, outcome: Outcome) -> None:
+        if self.scores is not None:
+            self._baggage.scores.extend(self.scores.collect(stage, outcome))
 
     def _spent(self, stage: int, started: float) -> None:
         seconds = max(0.0, time.perf_counter() - started - self._large.take_waited_s())
@@ -306,14 +324,17 @@ class Flow:
             tally.quarantined += len(failed.messages)
             tally.errors[failed.error] = tally.errors.get(failed.error, 0) + len(failed.messages)
             if failed.error not in tally.examples:
-                tally.examples[failed.error] = _example(failed)
+                tally.examples[failed.error] = example_of(failed)
             self._keep_failed(stage.name, failed)
-        if self.scores is not None:
-            self._baggage.scores.extend(self.scores.collect(number, outcome))
-        splits = stage.__dict__.pop("_splits", None)
+        self._collect_scores(number, outcome)
+        self._count_own(stage.__dict__, tally)
+
+    def _count_own(self, own: dict[str, Any], tally: StageTally) -> None:
+        """What a stage has counted itself."""
+        splits = own.pop("_splits", None)
         if splits:
             tally.note_splits(*splits)
-        counts = stage.__dict__.pop("_counts", None)
+        counts = own.pop("_counts", None)
         if counts:
             for name, n in counts.items():
                 tally.counts[name] = tally.counts.get(name, 0) + n
@@ -368,23 +389,6 @@ def add_statistics(tally: StageTally, task: Task) -> None:
     for name, value in task.metadata.items():
         if isinstance(value, int) and not isinstance(value, bool):
             tally.counts[str(name)] = tally.counts.get(str(name), 0) + value
-
-
-def _place_of(task: Task) -> str:
-    """Where something was read, for people."""
-    if isinstance(task, RawChunk):
-        return short_name(f"{task.source[1]} from byte {task.offset} on")
-    ids = task.ids if isinstance(task, DocumentBatch) else None
-    if ids is None or not len(ids):
-        return short_name(task.task_id)
-    return short_name(f"records from {ids.at(0)} on, of {ids.source_at(0)[1]} at {int(ids.positions[0])}")
-
-
-def _example(failed: FailedRows) -> str:
-    """The first of some records that failed, and why."""
-    ids = failed.batch.ids if failed.batch is not None else failed.ids
-    text = f"{ids.at(0) if ids is not None and len(ids) else ''} {next(iter(failed.messages), '')}".strip()
-    return "".join(c if c.isprintable() else " " for c in text[:EXAMPLE_CHARACTERS])
 
 
 def _positions(ids: Any, count: int) -> list[int]:

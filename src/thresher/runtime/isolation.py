@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from thresher.core.batch import DocumentBatch
 from thresher.core.batching import note_split
@@ -14,6 +14,9 @@ from thresher.core.task import Task
 from thresher.runtime.death_notes import PROCESS, Note, short_name
 from thresher.runtime.memory_split import can_be_cut
 from thresher.runtime.suspicions import CONDEMNS, CUTS, DOUBTFUL, Charge, suspicions
+
+if TYPE_CHECKING:
+    from thresher.core.records import Rows
 
 Stage = ProcessingStage[Any, Any]
 FEW = 256
@@ -89,12 +92,24 @@ def name_of(task: Task) -> str:
 
 def note_of(stage: Stage, tasks: list[Task], evidence: int = 0) -> Note:
     """What is written down before a stage is called."""
-    (task, *more) = tasks
-    alone = not more and not _may_be_cut(stage, task)
+    if len(tasks) > 1:
+        names = tuple(name_of(task) for task in tasks)
+        return Note(PROCESS, stage.name, names, sum(task.num_items for task in tasks), False, evidence)
+    (task,) = tasks
+    alone = not _may_be_cut(stage, task)
     if alone and stage.max_attempts == 1:
         evidence = CONDEMNS  # it is not to be tried again, whatever ended it
-    names = tuple(name_of(task) for task in tasks)
-    return Note(PROCESS, stage.name, names, sum(task.num_items for task in tasks), alone, evidence)
+    return Note(PROCESS, stage.name, (name_of(task),), task.num_items, alone, evidence)
+
+
+def note_of_rows(stage: Stage, batch: DocumentBatch, rows: Rows | None) -> Note:
+    """The same for some records of a batch, which have ids and may be cut; `None`: all of them."""
+    if rows is None or len(rows) == 1:
+        return note_of(stage, [batch if rows is None else batch._picked(rows)])
+    ids = batch.ids
+    assert ids is not None, "records without ids are given to stages as batches"
+    name = f"{short_name(ids.at(rows[0]))}\t{short_name(ids.at(rows[-1]))}\t{len(rows)}"
+    return Note(PROCESS, stage.name, (name,), len(rows))
 
 
 def wants_tasks_alone(stage: Stage, tasks: list[Task]) -> bool:

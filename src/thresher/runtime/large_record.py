@@ -43,12 +43,15 @@ class LargeRecord:
 
     def admit(self, task: Task) -> None:
         """Before a task enters the op: if it is large, each of its steps asks for room."""
-        nbytes = 0 if isinstance(task, EmptyTask) else task.nbytes
-        if nbytes > self._large_bytes:
-            self._nbytes = nbytes
+        if self.is_large(task):
+            self._nbytes = task.nbytes
             self._width = _text_width(task)
         else:
             self.leave()
+
+    def is_large(self, task: Task) -> bool:
+        """Whether each step of the op asks for room before it works on the task."""
+        return not isinstance(task, EmptyTask) and task.nbytes > self._large_bytes
 
     def at_step(self, place: int) -> None:
         """Before a step of the op works on what became of the record: wait until there is room. What a generator makes

@@ -41,6 +41,11 @@ def launch_early() -> None:
         _early = _launch()
 
 
+def early_socket() -> socket.socket | None:
+    """Our end of the connection to a zygote that was started early and that nobody has taken yet."""
+    return None if _early is None else _early[1]
+
+
 def _launch() -> tuple[int, socket.socket]:
     mine, its = socket.socketpair()
     own = {name: os.environ[name] for name in SINGLE_THREADED if name in os.environ}

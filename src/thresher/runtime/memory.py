@@ -3,9 +3,16 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
-from collections.abc import Iterable
+import sys
+from collections.abc import Iterable, Sequence
+from importlib.machinery import ModuleSpec
 from pathlib import Path
+from types import ModuleType
+from typing import Any, cast
+
+from thresher.runtime.launch import SINGLE_THREADED
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 DEFAULT_SHARE = 0.6
@@ -180,6 +187,51 @@ def choose_memory_pool() -> None:
     pa.set_memory_pool(pool)
 
 
+def choose_pool_when_imported() -> None:
+    """`choose_memory_pool` as soon as Arrow is imported by whoever needs it, which may be now or never."""
+    if "pyarrow" in sys.modules:
+        choose_memory_pool()
+    elif not any(isinstance(finder, _ArrowFinder) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _ArrowFinder())
+
+
+class _ArrowFinder:
+    """Is asked for every module that is imported, and has something to add to one."""
+
+    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
+        if name != "pyarrow":
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.loader is not None:
+            spec.loader = cast(Any, _ArrowLoader(spec.loader))
+        return spec
+
+
+class _ArrowLoader:
+    """Loads Arrow as ever, under our settings for it, and chooses the allocator."""
+
+    def __init__(self, usual: Any) -> None:
+        self._usual = usual
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        made: ModuleType | None = self._usual.create_module(spec)
+        return made
+
+    def exec_module(self, module: ModuleType) -> None:
+        before = {name: os.environ.get(name) for name in SINGLE_THREADED}
+        os.environ.update(SINGLE_THREADED)
+        try:
+            self._usual.exec_module(module)
+            choose_memory_pool()
+        finally:
+            for name, value in before.items():
+                if value is None:
+                    del os.environ[name]
+                else:
+                    os.environ[name] = value
+
+
 class WorkerFull(BaseException):
     """Memory ran out in a worker that had kept much of it from earlier calls: not the fault of what it works on now.
     No `except Exception` stops it."""
@@ -265,9 +317,9 @@ def release_freed() -> None:
     """What Arrow and the C library keep for later goes back to the system."""
     import ctypes
 
-    import pyarrow as pa
-
-    pa.default_memory_pool().release_unused()
+    arrow = sys.modules.get("pyarrow")
+    if arrow is not None:
+        arrow.default_memory_pool().release_unused()
     ctypes.CDLL(None).malloc_trim(0)
 
 

@@ -220,6 +220,13 @@ FromWorker = (
 # -- driver and zygote ------------------------------------------------------------------------------------------------
 
 
+class Preload(_Message, frozen=True, gc=False):
+    """Modules of ours that workers will need, told before the plan is made; to be imported meanwhile."""
+
+    modules: list[str]
+    """Their names; one that cannot be imported is left to who needs it."""
+
+
 class Load(_Message, frozen=True, gc=False):
     """What workers are made of."""
 
@@ -261,7 +268,7 @@ class Fork(_Message, frozen=True, gc=False):
     """Whether it gives way to other workers on the CPU, because they keep accelerators busy."""
 
 
-ToZygote = Load | Fork
+ToZygote = Preload | Load | Fork
 
 
 class Forked(_Message, frozen=True, gc=False):

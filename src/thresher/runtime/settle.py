@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from thresher.core.reconcile import Reconciler
 
 
+_PLAIN = (list, tuple, Task)
+"""What a stage mostly gives."""
+
+
 class Outcome(msgspec.Struct):
     """What became of one task in one stage."""
 
@@ -50,7 +54,7 @@ def settle(given: Task, made: Any, stage_name: str) -> Outcome:
     """The outcome of a stage that returned `made` (a task, a list, nothing) for `given`."""
     if isinstance(made, Gathered):
         return settle_gathered(given, made)
-    if isinstance(given, DocumentBatch) and not isinstance(made, list | tuple | Task) and made is not None:
+    if isinstance(given, DocumentBatch) and not isinstance(made, _PLAIN) and made is not None:
         return _settle_batch(given, made, stage_name)
     if isinstance(given, DocumentBatch) and isinstance(made, DocumentBatch):
         return _settle_batch(given, made, stage_name)

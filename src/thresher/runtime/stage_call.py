@@ -137,11 +137,11 @@ def _run_piece(
     if isinstance(made, Outcome):
         memory_split.call_worked(stage, task)
         return iter((made,))
-    return _go_on(stage, task, tally, made, buffered=buffered, last_try=last_try)
+    return go_on(stage, task, tally, made, buffered=buffered, last_try=last_try)
 
 
-def _go_on(
-    stage: Stage, task: Task, tally: StageTally, made: Fault | Iterator[Any], *, buffered: bool, last_try: bool
+def go_on(
+    stage: Stage, task: Task, tally: StageTally, made: Fault | Iterator[Any], *, buffered: bool, last_try: bool = False
 ) -> Iterator[Outcome]:
     """After a call that gave a generator, or failed."""
     fault = made if isinstance(made, Fault) else (yield from _run_generator(stage, task, made))
@@ -170,8 +170,8 @@ def _attempt(stage: Stage, task: Task, *, buffered: bool, evidence: int = 0) -> 
     notes().begin(note, stage.timeout_s)
     try:
         made: Any = invoke(stage, task)
-        if not isinstance(made, Iterator):
-            return _settled(stage, task, made)
+        if isinstance(made, Task) or not isinstance(made, Iterator):
+            return settled(stage, task, made)
         return settle_many(task, _drained(stage, note, made), stage.name) if buffered else made
     except Failure as error:
         return Fault.of(error)
@@ -179,7 +179,8 @@ def _attempt(stage: Stage, task: Task, *, buffered: bool, evidence: int = 0) -> 
         notes().end()
 
 
-def _settled(stage: Stage, task: Task, made: Any) -> Outcome:
+def settled(stage: Stage, task: Task, made: Any) -> Outcome:
+    """The outcome of a call that gave `made`."""
     if isinstance(stage, JudgingStage) and isinstance(task, DocumentBatch) and stage.only_judges:
         assert isinstance(made, DocumentBatch)
         if task._before is None:
@@ -309,7 +310,11 @@ def run_group(stage: Stage, tasks: list[Task], tally: StageTally) -> list[Outcom
 
 
 def _run_one_group(stage: Stage, tasks: list[Task], tally: StageTally) -> list[Outcome]:
-    made = _attempt_group(stage, tasks)
+    return after_group(stage, tasks, tally, _attempt_group(stage, tasks))
+
+
+def after_group(stage: Stage, tasks: list[Task], tally: StageTally, made: list[Outcome] | Fault) -> list[Outcome]:
+    """After a call for several tasks."""
     if not isinstance(made, Fault):
         memory_split.group_worked(stage, tasks)
         return made
@@ -326,17 +331,21 @@ def _run_one_group(stage: Stage, tasks: list[Task], tally: StageTally) -> list[O
 def _attempt_group(stage: Stage, tasks: list[Task]) -> list[Outcome] | Fault:
     notes().begin(isolation.note_of(stage, tasks), stage.timeout_s)
     try:
-        entries = list(call_stage(stage.process_batch, tasks))
-        if len(entries) != len(tasks):
-            raise ValueError(
-                f"{stage.name}.process_batch got {len(tasks)} tasks and gave {len(entries)} entries; "
-                "give one entry (task, list or None) per task, in order"
-            )
-        return [_settle_entry(stage, task, made) for task, made in zip(tasks, entries, strict=True)]
+        return settled_entries(stage, tasks, list(call_stage(stage.process_batch, tasks)))
     except Failure as error:
         return Fault.of(error)
     finally:
         notes().end()
+
+
+def settled_entries(stage: Stage, tasks: list[Task], entries: list[Any]) -> list[Outcome]:
+    """The outcomes of a call for several tasks that gave `entries`."""
+    if len(entries) != len(tasks):
+        raise ValueError(
+            f"{stage.name}.process_batch got {len(tasks)} tasks and gave {len(entries)} entries; "
+            "give one entry (task, list or None) per task, in order"
+        )
+    return [_settle_entry(stage, task, made) for task, made in zip(tasks, entries, strict=True)]
 
 
 def _run_alone(stage: Stage, task: Task, tally: StageTally) -> Outcome:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from thresher.core.plan import Op, Plan
@@ -36,11 +37,20 @@ SETUP_ATTEMPTS = 3
 class Worker:
     """Runs ops on tasks."""
 
+    flow_type: type[Flow] = Flow
+    """What its orders become."""
+
     def __init__(self, setup: WorkerSetup) -> None:
         self.plan = setup.plan
         self._place = setup.place
         self._metadata = setup.metadata
         self._ready: list[int] = []
+        """Stages that are set up, in that order."""
+        self._ready_ops: set[int] = set()
+        """Ops all of whose stages are."""
+        self._in_order = {op.index for op in self.plan.ops if _has_ordered_stage(self.plan, op)}
+        """Ops with a stage that needs the tasks of a unit in order."""
+        self._context = ReadContext(setup.plan.settings.chunk_bytes, setup.plan.settings.max_record_bytes)
         self._outputs: dict[tuple[str, int], UnitOutput] = {}
         self._kept: dict[tuple[str, int], tuple[Op, dict[int, Any]]] = {}
         """By unit and epoch: what stages keep that need its tasks in order, and the op they are in."""
@@ -53,16 +63,20 @@ class Worker:
     def start(self, order: TaskOrder) -> Iterator[Produced]:
         """Run an order; advance the iterator to its end, then call `finish`."""
         op = self.plan.ops[order.op]
-        self.prepare(op)
-        settings = self.plan.settings
-        context = ReadContext(settings.chunk_bytes, settings.max_record_bytes, order.done)
+        if not self.is_ready(op.index):
+            self.prepare(op)
+        context = replace(self._context, done=order.done) if order.done else self._context
         output = self._output(order) if op.writes else None
-        flow = Flow(self.plan, op, order, context, output)
+        flow = self.flow_type(self.plan, op, order, context, output)
         flow.scores = self._scores
-        if order.unit is not None and any(isinstance(self.plan.stages[s.stage], OrderedStage) for s in op.steps):
+        if order.unit is not None and op.index in self._in_order:
             flow.kept = self._kept.setdefault((order.unit.id, order.epoch), (op, {}))[1]
         self._flows[id(order)] = flow
         return flow.run()
+
+    def flow_of(self, order: TaskOrder) -> Flow:
+        """The flow of an order that was started."""
+        return self._flows[id(order)]
 
     def report(self, order: TaskOrder) -> list[TaskReport]:
         """What happened since the last report, one entry per task of the order; also while it still runs."""
@@ -82,6 +96,7 @@ class Worker:
             if step.stage not in self._ready:
                 self._set_up(step.stage, metadata or self._metadata)
                 self._ready.append(step.stage)
+        self._ready_ops.add(op.index)
 
     def _set_up(self, number: int, metadata: WorkerMetadata) -> None:
         stage = self.plan.stages[number]
@@ -98,7 +113,7 @@ class Worker:
 
     def is_ready(self, op: int) -> bool:
         """Whether all stages of an op are set up."""
-        return all(step.stage in self._ready for step in self.plan.ops[op].steps)
+        return op in self._ready_ops
 
     # -- units --------------------------------------------------------------------------------------------------------
 
@@ -145,12 +160,17 @@ class Worker:
             output.abort()
         self._outputs.clear()
         self._kept.clear()
+        self._ready_ops.clear()
         while self._ready:
             stage = self.plan.stages[self._ready.pop()]
             try:
                 stage.teardown()
             except Exception:  # a stage's own code may raise anything, and the others must still be torn down
                 traceback.print_exc()
+
+
+def _has_ordered_stage(plan: Plan, op: Op) -> bool:
+    return any(isinstance(plan.stages[step.stage], OrderedStage) for step in op.steps)
 
 
 def set_up_node(plan: Plan, node: NodeInfo | None = None) -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Iterator
 
 import msgspec
@@ -11,6 +12,7 @@ from thresher.core.plan import Op
 from thresher.core.unit import Unit
 from thresher.runtime import messages as msg
 from thresher.runtime.orders import Produced, TaskOrder
+from thresher.runtime.ready_call import ReadyCall
 
 NO_LIMIT = -1
 """Credit of a call that never parks."""
@@ -28,6 +30,8 @@ class Call(msgspec.Struct, eq=False):
     """How many of its payloads were opened; the leases of those end by themselves."""
     order: TaskOrder | None = None
     flow: Iterator[Produced] | None = None
+    ready: ReadyCall | None = None
+    """The call of its stage, where that can be made apart from all the rest."""
     is_begun: bool = False
     """Whether its flow was ever advanced."""
     outputs: list[list[msg.Output]] = []
@@ -37,6 +41,16 @@ class Call(msgspec.Struct, eq=False):
     """Whether anything was told of it."""
     held: Produced | None = None
     """What a parked call will emit first."""
+
+    def forget(self) -> None:
+        """Let go of everything that it looked at, so that leases end."""
+        flow, self.flow, self.order, self.ready, self.outputs, self.held = self.flow, None, None, None, [], None
+        close = getattr(flow, "close", None)
+        if close is not None:
+            try:
+                close()
+            except Exception:  # what a stage does in its `finally` may raise anything, and nobody asks for it any more
+                traceback.print_exc()
 
 
 def calls_of(message: msg.Run, op: Op) -> Iterator[Call]:

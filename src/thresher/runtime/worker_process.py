@@ -225,14 +225,21 @@ class WorkerProcess:
         return None
 
     def _advance(self, call: Call) -> None:
-        kept = self._memory.before_call(time.perf_counter())
-        if kept and self._has_finished_any and not call.is_begun:
-            text = f"its worker had kept {kept // 10**6} MB from earlier calls; a fresh one makes this call"
-            self._fail(call, "worker-full", text, fatal=False, blamed=False)
+        if kept := self._too_full_for(call):
+            self._refuse(call, kept)
             return
         call.is_begun = True
         ended = self._run_flow(call, call.flow or self._start(call))
         (self._end_call if ended else self._park)(call)
+
+    def _too_full_for(self, call: Call) -> int:
+        """What the worker has kept from earlier calls, if that is too much to make this one."""
+        kept = self._memory.before_call(time.perf_counter())
+        return kept if self._has_finished_any and not call.is_begun else 0
+
+    def _refuse(self, call: Call, kept: int) -> None:
+        text = f"its worker had kept {kept // 10**6} MB from earlier calls; a fresh one makes this call"
+        self._fail(call, "worker-full", text, fatal=False, blamed=False)
 
     def _guard(self, step: Callable[[Call], object], call: Call) -> None:
         """Take a step with a call; what goes wrong is told."""
@@ -365,7 +372,7 @@ class WorkerProcess:
         self._told.extend(self._told_of(call, self._worker.finish(call.order)))
         self._has_finished_any = True
         large = call.unit.nbytes if not call.order.tasks else 0
-        self._forget(call)
+        call.forget()
         if large >= INLINE_BYTES:
             self._flush()
 
@@ -385,17 +392,7 @@ class WorkerProcess:
             for output in outputs:
                 if output.payload is not None and output.payload.arena == self._arena.number:
                     self._arena.free(output.payload.offset)
-        self._forget(call)
-
-    def _forget(self, call: Call) -> None:
-        """Let go of everything that a call looked at, so that leases end."""
-        flow, call.flow, call.order, call.outputs, call.held = call.flow, None, None, [], None
-        close = getattr(flow, "close", None)
-        if close is not None:
-            try:
-                close()
-            except Exception:  # what a stage does in its `finally` may raise anything, and nobody asks for it any more
-                traceback.print_exc()
+        call.forget()
 
     def _give_up(self, tasks: list[msg.TaskIn]) -> None:
         for task in tasks:

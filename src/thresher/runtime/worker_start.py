@@ -21,7 +21,7 @@ from thresher.runtime.arena import OwnArena
 from thresher.runtime.attended_worker import AttendedWorkerProcess
 from thresher.runtime.death_notes import keep_notes_in
 from thresher.runtime.launch import FIRST_FD
-from thresher.runtime.memory import MemoryKeeper, choose_memory_pool, private_bytes, watch_for_out_of_memory
+from thresher.runtime.memory import MemoryKeeper, choose_pool_when_imported, private_bytes, watch_for_out_of_memory
 from thresher.runtime.orders import WorkerSetup
 from thresher.runtime.preload import has_kernels
 from thresher.runtime.process_control import (
@@ -51,7 +51,7 @@ def main(zygote: int, request: tuple[Any, ...], error: str) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     fork = msg.Fork(*request)
     show_devices(fork.visible)
-    choose_memory_pool()
+    choose_pool_when_imported()
     setup: Any = None
     if not error:
         with open(FIRST_FD + 2, "rb") as file:

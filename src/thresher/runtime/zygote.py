@@ -16,19 +16,31 @@ import signal
 import socket
 import sys
 import traceback
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from thresher.runtime.large_table import create_table
-from thresher.runtime.launch import FIRST_FD, launch_zygote, search_path, start_python
-from thresher.runtime.memory import choose_memory_pool
-from thresher.runtime.messages import Exited, Fork, Forked, FromZygote, Load, ToZygote
+from thresher.runtime.launch import FIRST_FD, early_socket, launch_zygote, search_path, start_python
+from thresher.runtime.memory import choose_pool_when_imported
+from thresher.runtime.messages import Exited, Fork, Forked, FromZygote, Load, Preload, ToZygote
 from thresher.runtime.process_control import end_with_parent, kill_group, name_process
 from thresher.runtime.wire import Channel, PeerGone
 
-_PRELOADED = ("numpy", "pyarrow", "cloudpickle", "thresher.core.reconcile", "thresher.runtime.worker_start")
+_PRELOADED = ("numpy", "thresher.runtime.worker_start")
 
 
 # -- the driver's side -------------------------------------------------------------------------------------------------
+
+
+def tell_early(stages: Sequence[Any]) -> None:
+    """Let a zygote that was started early import what some stages need, while their plan is made."""
+    from thresher.runtime.preload import modules_for
+
+    sock = early_socket()
+    if sock is not None:
+        channel: Channel[FromZygote] = Channel(sock, FromZygote)
+        channel.queue(Preload(modules_for(stages)))
+        channel.flush()  # the socket blocks and the message is short
 
 
 class Zygote:
@@ -67,9 +79,9 @@ def main(driver_pid: int, environment: dict[str, str]) -> NoReturn:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     name_process("thresher-zygote")
     channel: Channel[ToZygote] = Channel(socket.socket(fileno=FIRST_FD), ToZygote)
+    choose_pool_when_imported()
     for module in _PRELOADED:
         __import__(module)
-    choose_memory_pool()
     create_table()
     server = _Server(channel, environment)
     with contextlib.suppress(PeerGone):
@@ -100,7 +112,9 @@ class _Server:
                     self._bury(fd)
                     continue
                 for message in self._channel.receive(wait=True):
-                    if isinstance(message, Load):
+                    if isinstance(message, Preload):
+                        self._import(message)
+                    elif isinstance(message, Load):
                         self._load(message)
                     else:
                         poll.register(self._start(message), select.POLLIN)
@@ -117,6 +131,11 @@ class _Server:
         for _, pid in self._workers.values():
             kill_group(pid)
         os._exit(0)
+
+    def _import(self, message: Preload) -> None:
+        from thresher.runtime.preload import import_early
+
+        import_early(message.modules)
 
     def _load(self, message: Load) -> None:
         from thresher.runtime.preload import import_modules

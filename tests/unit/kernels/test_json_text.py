@@ -22,6 +22,7 @@ from thresher.kernels.json_text import (
     OK,
     OTHER,
     SLOW,
+    _room_for_places,
     _scan_lines,
     are_objects,
     extract_texts,
@@ -249,7 +250,7 @@ def test_nothing_is_written_behind_the_room_for_the_lines(behind: bytes, size: i
     room = np.full(size + PADDING + 2000, 7, dtype=np.uint8)
     found = np.zeros((3, 1), dtype=np.int64)
     key = np.frombuffer(b"text", dtype=np.uint8)
-    _scan_lines(data, np.array([0]), np.array([size]), key, room[: size + PADDING], found)
+    _scan_lines(data, np.array([0]), np.array([size]), key, (room[: size + PADDING], _room_for_places()), found)
     assert (room[size + PADDING :] == 7).all()
     assert found[2, 0] == SLOW
 

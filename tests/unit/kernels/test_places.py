@@ -68,6 +68,14 @@ def test_more_words_and_line_feeds_than_were_made_room_for() -> None:
     assert feeds_of(found, 201)[-1] == [9999, 5000, 0]
 
 
+@pytest.mark.parametrize("length", [1, 7, 8, 9, 63, 64, 65, 127, 128, 129, 1000])
+def test_texts_of_single_letters_have_an_edge_at_every_byte(length: int) -> None:
+    text = ("a " * length)[:length]
+    texts = as_texts([text] * 5)
+    found = places(Work(texts), np.arange(5))
+    assert [words_of(texts, found, row) for row in range(5)] == [text.split()] * 5
+
+
 def test_a_text_that_is_too_long_for_32_bits_is_refused_before_it_is_read() -> None:
     texts = as_texts(["a"])._replace(ends=np.array([LONGEST]))
     with pytest.raises(OverflowError, match="too long for the kernels"):

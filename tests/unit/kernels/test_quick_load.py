@@ -3,23 +3,25 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from thresher.kernels import cache, quick_load
+from thresher.kernels import cache
+from thresher.kernels.proven import CHOICE, QUICKLY
 
 LOAD = """
-from thresher.kernels import quick_load
+from thresher.kernels.proven import QUICKLY
 from thresher.kernels.counts import Counts, Texts
 import numpy as np
 data = np.frombuffer(b"one two  three" + bytes(64), dtype=np.uint8)
 counts = Counts(Texts(data, np.array([0]), np.array([14])))
 counts.fill([("words", 0)], np.array([0]))
 import numba, sys
-print(int(counts["words", 0][0]), quick_load.is_proven(), "numba.experimental.function_type" in sys.modules)
+print(int(counts["words", 0][0]), QUICKLY.is_proven(), "numba.experimental.function_type" in sys.modules)
 @numba.njit
 def own(n):
     return n + 1
@@ -31,14 +33,16 @@ def test_kernels_of_ours_load_quickly_once_that_is_proven_and_code_of_users_comp
     from thresher.kernels.compile import compile_missing
 
     compile_missing(["places"], lambda line: None)
-    done = subprocess.run([sys.executable, "-c", LOAD], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", LOAD], capture_output=True, text=True, check=True, env={**os.environ, CHOICE: "0"}
+    )
     assert done.stdout.split() == ["3", "True", "False", "2"], "nothing was set up for compiling until it was needed"
 
 
 def test_what_did_not_go_well_is_not_done_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(cache.VARIABLE, str(tmp_path))
-    quick_load.note(went_well=True)
-    assert quick_load.is_proven()
-    quick_load.note(went_well=False)
-    assert not quick_load.is_proven()
-    quick_load.note(went_well=False)
+    QUICKLY.note(went_well=True)
+    assert QUICKLY.is_proven()
+    QUICKLY.note(went_well=False)
+    assert not QUICKLY.is_proven()
+    QUICKLY.note(went_well=False)

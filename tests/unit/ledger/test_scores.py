@@ -95,6 +95,17 @@ def test_people_read_it_with_pandas_in_input_order(tmp_path: Path) -> None:
     assert frame["S/two"].isna().all()
 
 
+@pytest.mark.parametrize("power", range(1, 19))
+def test_ids_of_several_files_have_positions_of_any_length(power: int, tmp_path: Path) -> None:
+    at = [0, 9, 10**power - 1, 10**power, 10**power + 1]
+    one, two = (sorted(set(at)), [7]) if power % 2 else ([7], sorted(set(at)))
+    written(tmp_path, rows("b.jsonl", two, one=[2] * len(two)), rows("a.jsonl", one, one=[1] * len(one)))
+    unit = known(tmp_path)
+    names = [f"{file12('a.jsonl')}:{n}" for n in one] + [f"{file12('b.jsonl')}:{n}" for n in two]
+    assert list(unit.rows) == names
+    assert unit.columns["S/one"] == [1] * len(one) + [2] * len(two)
+
+
 def test_records_that_a_stage_made_are_left_out() -> None:
     made = ids("a.jsonl", [4]).children(0, 2)
     assert pack_rows(made, {"S/one": [1, 2]}) is None

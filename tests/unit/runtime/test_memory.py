@@ -166,3 +166,27 @@ def test_beyond_its_limit_a_process_gets_a_memory_error_and_can_go_on() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "no more\n50000000\n"
+
+
+LATER = """
+import os, sys
+os.environ["ARROW_DEFAULT_MEMORY_POOL"] = "system"
+from thresher.runtime.memory import choose_pool_when_imported, release_freed
+choose_pool_when_imported()
+choose_pool_when_imported()
+release_freed()
+assert "pyarrow" not in sys.modules
+import pyarrow, pyarrow.compute
+said = os.environ["ARROW_DEFAULT_MEMORY_POOL"], "OMP_NUM_THREADS" in os.environ
+print(pyarrow.default_memory_pool().backend_name, *said)
+release_freed()
+"""
+
+
+def test_the_allocator_of_arrow_is_chosen_when_somebody_imports_it() -> None:
+    environment = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
+    done = subprocess.run([sys.executable, "-c", LATER], capture_output=True, text=True, check=True, env=environment)
+    import pyarrow as pa
+
+    expected = "jemalloc" if "jemalloc" in pa.supported_memory_backends() else "system"
+    assert done.stdout.split() == [expected, "system", "False"], "and the user's own settings are as they were"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kernels are loaded before workers are forked, and only for a plan that has rules for them."""
+"""Kernels are loaded before workers are forked, and only for a plan that has rules for them; so is Arrow."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from thresher import (
 )
 from thresher.core.plan import make_plan
 from thresher.kernels import compile
+from thresher.kernels.proven import NATIVELY
 from thresher.runtime import preload
 
 
@@ -36,10 +37,24 @@ class Witness(ProcessingStage[DocumentBatch, DocumentBatch]):
         return task
 
 
-def seen(tmp_path: Path, stages: list[Any]) -> dict[str, int]:
+class LineWitness(Witness):
+    """Counts batches that came when Arrow was loaded, and needs none itself."""
+
+    name = "witness"
+
+    def needs_arrow(self) -> bool:
+        return False
+
+    def process(self, task: DocumentBatch) -> DocumentBatch:
+        self.count("with_arrow", int("pyarrow" in sys.modules))
+        self.count("with_numba", int("numba" in sys.modules))
+        return task
+
+
+def seen(tmp_path: Path, stages: list[Any], witness: Any = None) -> dict[str, int]:
     """What the witness, ahead of all other stages, has counted in worker processes."""
     (tmp_path / "in.jsonl").write_text('{"text": "one two"}\n')
-    ends = [JsonlReader(str(tmp_path / "in.jsonl")), Witness(), *stages, JsonlWriter(str(tmp_path / "out"))]
+    ends = [JsonlReader(str(tmp_path / "in.jsonl")), witness or Witness(), *stages, JsonlWriter(str(tmp_path / "out"))]
     result = Pipeline("seen", stages=ends).run(LocalExecutor(workers=1), progress="none")
     return dict(next(stage for stage in result.stages if stage["name"] == "witness")["user_counts"])
 
@@ -50,6 +65,40 @@ def test_a_plan_without_rules_for_kernels_loads_none(tmp_path: Path) -> None:
 
 def test_a_worker_has_its_kernels_before_its_first_batch(tmp_path: Path) -> None:
     assert seen(tmp_path, [ScoreFilter(WordCountFilter(1))]) == {"with_numba": 1, "batches": 1}
+
+
+def test_where_lines_are_judged_by_kernels_workers_start_without_arrow_and_numba(tmp_path: Path) -> None:
+    filtering = [ScoreFilter(WordCountFilter(1))]
+    preload.compile_kernels(make_plan(Pipeline("rules", stages=[JsonlReader("x"), *filtering])))
+    counted = seen(tmp_path, filtering, LineWitness())
+    assert counted == {"with_arrow": 0, "with_numba": int(not NATIVELY.is_proven())}
+
+
+@pytest.mark.parametrize(
+    "stages",
+    [[], [ScoreFilter(WordCountFilter(1), score_field="words")], [Witness().with_(name="second")]],
+    ids=["lines are checked by Arrow", "scores become a column", "a stage of a user"],
+)
+def test_where_columns_are_worked_on_arrow_is_loaded_before_workers_are_forked(
+    tmp_path: Path, stages: list[Any]
+) -> None:
+    assert seen(tmp_path, stages, LineWitness())["with_arrow"] == 1
+
+
+def test_what_is_told_early_is_imported_and_what_cannot_be_is_left_to_who_needs_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    imported: list[str] = []
+    monkeypatch.setattr(preload.importlib, "import_module", imported.append)
+    monkeypatch.setattr(compile, "are_ready", lambda modules: False)
+    rules = [JsonlReader("x"), ScoreFilter(WordCountFilter())]
+    assert preload.modules_for(rules) == [
+        "thresher.stages.text.judging",
+        "thresher.kernels.places",
+        "thresher.kernels.json_text",
+    ]
+    preload.import_early([*preload.modules_for(rules), "thresher.no_such_module"])
+    assert imported == ["thresher.stages.text.judging", "thresher.no_such_module"], "no kernel is compiled there"
 
 
 def test_all_kernels_of_a_plan_are_compiled_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,6 +18,7 @@ from thresher.core.task import Task
 from thresher.core.unit import Unit
 from thresher.runtime import messages as msg
 from thresher.runtime.arena import OwnArena, Reader, create_arena
+from thresher.runtime.attended_worker import AttendedWorkerProcess
 from thresher.runtime.orders import WorkerSetup
 from thresher.runtime.payload import Payload, encode
 from thresher.runtime.wire import Channel, socket_pair
@@ -64,7 +65,12 @@ class Together(ProcessingStage[Task, Task]):
 class Driver:
     """The other end of a worker."""
 
-    def __init__(self, stages: list[ProcessingStage[Any, Any]], spill_to: str = "") -> None:
+    def __init__(
+        self,
+        stages: list[ProcessingStage[Any, Any]],
+        spill_to: str = "",
+        body: type[WorkerProcess] = WorkerProcess,
+    ) -> None:
         plan = make_plan(Pipeline("p", stages=stages), PlanSettings(fusion=False), initial_tasks=True)
         mine, its = socket_pair()
         self.channel: Channel[Any] = Channel(mine, msg.FromWorker)
@@ -74,7 +80,7 @@ class Driver:
         self.its: Channel[Any] = Channel(its, msg.ToWorker)
         worker = Worker(WorkerSetup(plan))
         own = OwnArena(1, os.dup(self.arena), keep_bytes=2**20)
-        self.process = WorkerProcess(self.its, worker, own, spill_to)
+        self.process = body(self.its, worker, own, spill_to)
         self.thread = threading.Thread(target=self._serve)
         self._heard: list[Any] = []
         LOG.clear()
@@ -100,6 +106,13 @@ class Driver:
                     return message
             self._heard = self.channel.receive(wait=True)
 
+    def hear_done(self, count: int) -> list[msg.Told]:
+        """What is told of so many tasks at their end, however many messages that takes."""
+        told: list[msg.Told] = []
+        while len(told) < count:
+            told += self.hear(msg.Done).tasks
+        return told
+
     def run(self, op: int, *tasks: tuple[int, Any], credit: int = NO_LIMIT) -> msg.Run:
         """An order for tasks with these ids and data."""
         entries = [msg.TaskIn(task, 0, 0, credit, encode(Task(data=data)).inline()) for task, data in tasks]
@@ -118,32 +131,33 @@ class Driver:
         os.close(self.arena)
 
 
-@pytest.fixture
-def driver() -> Iterator[Driver]:
-    played = Driver([Count(), Same(), Together()])
+@pytest.fixture(params=[WorkerProcess, AttendedWorkerProcess])
+def driver(request: pytest.FixtureRequest) -> Iterator[Driver]:
+    played = Driver([Count(), Same(), Together()], body=request.param)
     yield played
     played.close()
 
 
-def test_results_of_tiny_tasks_come_in_one_message(driver: Driver) -> None:
-    driver.say(driver.run(1, *((task, task * 10) for task in range(1, 33))))
+def test_results_of_tiny_tasks_come_in_one_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("thresher.runtime.worker_process.LOOK_EVERY_S", 60.0)  # as if all of them took no time
+    driver = Driver([Same()])
+    driver.say(driver.run(0, *((task, task * 10) for task in range(1, 33))))
     done = driver.hear()
     assert isinstance(done, msg.Done)
     assert [told.task for told in done.tasks] == list(range(1, 33))
     assert [driver.data_of(told.outputs[0]) for told in done.tasks] == [task * 10 for task in range(1, 33)]
+    driver.close()
 
 
 def test_every_task_of_a_group_gets_its_own_results(driver: Driver) -> None:
     driver.say(driver.run(2, *((task, task) for task in range(1, 8))))
-    done = driver.hear(msg.Done)
-    results = {told.task: driver.data_of(told.outputs[0]) for told in done.tasks}
+    results = {told.task: driver.data_of(told.outputs[0]) for told in driver.hear_done(7)}
     assert results == {1: (1, 3), 2: (2, 3), 3: (3, 3), 4: (4, 3), 5: (5, 3), 6: (6, 3), 7: (7, 1)}
 
 
 def test_a_result_says_how_many_records_it_holds_and_what_goes_on_does_not(driver: Driver) -> None:
     driver.say(driver.run(2, (1, "x")), driver.run(1, (2, "x")))
-    told = [told for _ in range(1) for told in driver.hear(msg.Done).tasks]
-    assert [output.items for one in told for output in one.outputs] == [1, 0]
+    assert [output.items for told in driver.hear_done(2) for output in told.outputs] == [1, 0]
 
 
 def test_a_generator_parks_when_its_credit_is_used_and_goes_on_with_more(driver: Driver) -> None:
@@ -188,10 +202,7 @@ def test_a_worker_with_a_parked_generator_goes_on_with_other_ops_and_not_with_th
     assert driver.hear().told.task == 1
     assert driver.hear().tasks[0].task == 3
     driver.say(msg.GoOn(1, NO_LIMIT))
-    done = [told.task for told in driver.hear(msg.Done).tasks]
-    while len(done) < 2:
-        done += [told.task for told in driver.hear(msg.Done).tasks]
-    assert done == [1, 2]
+    assert [told.task for told in driver.hear_done(2)] == [1, 2]
 
 
 def test_a_task_that_is_taken_back_is_closed_and_not_heard_of_again(driver: Driver) -> None:

@@ -14,7 +14,6 @@ from typing import Any
 
 import msgspec
 import numpy as np
-import pyarrow as pa
 
 from thresher.core.batch import MOST_REMEMBERED, DocumentBatch, FailedRows
 from thresher.core.json_records import split_object
@@ -79,6 +78,8 @@ def is_utf8(view: memoryview) -> bool:
     kernels = compiled.kernels()
     if kernels is not None:
         return bool(kernels.is_valid(np.frombuffer(view, dtype=np.uint8)))
+    import pyarrow as pa
+
     offsets = pa.py_buffer(np.array([0, len(view)], dtype=np.int64))
     try:
         pa.Array.from_buffers(pa.large_string(), 1, [None, offsets, pa.py_buffer(view)]).validate(full=True)

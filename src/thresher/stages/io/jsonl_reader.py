@@ -27,6 +27,10 @@ class JsonlReader(FileReader):
         "JsonlReader", (".jsonl", ".json", ".ndjson"), (".gz", ".gzip", ".zst", ".bz2", ".xz")
     )
 
+    def needs_arrow(self) -> bool:
+        """Records stay lines."""
+        return False
+
     def list_units(self) -> Iterator[Unit]:
         """All units in input order, found while the caller goes on."""
         splitting = Splitting(self.blocksize, self.files_per_partition, self.storage_options)

@@ -25,6 +25,10 @@ class JsonlWriter(FileWriter):
         """All of them."""
         return tuple(COMPRESSIONS)
 
+    def needs_arrow(self) -> bool:
+        """Lines are written as they are."""
+        return False
+
     def extension(self) -> str:
         """`.jsonl`, and what the compression adds."""
         return ".jsonl" + (COMPRESSIONS[self.compression].extension if self.compression else "")

@@ -19,7 +19,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from thresher.core.json_records import JSON_TYPE, encode_value, encoded_column, is_json, json_array
+from thresher.core.json_records import encode_value, encoded_column, is_json, json_array, json_type
 from thresher.stages.io.parquet_writer_pieces import ABSENT, LARGE, MARK, NUMBERS, STAND_IN
 
 _NO_COLUMN = "_"
@@ -50,7 +50,7 @@ class ColumnTypes:
     def resolve(self, *, part: bool) -> pa.Field:
         """The column in the file. In a part, numbers of both kinds stay marked texts: the other parts decide."""
         if part and self._is_open():
-            return pa.field(self.name, JSON_TYPE, metadata={MARK: NUMBERS})
+            return pa.field(self.name, json_type(), metadata={MARK: NUMBERS})
         found = self._resolved()
         mark = {MARK: LARGE} if part and self.has_large and pa.types.is_integer(found) else None
         return pa.field(self.name, found, metadata=mark)
@@ -63,15 +63,15 @@ class ColumnTypes:
     def _resolved(self) -> pa.DataType:
         types = self.types
         if any(is_json(kind) for kind in types):
-            return JSON_TYPE
+            return json_type()
         if not types and not self.has_numbers:
             return pa.null()
         if all(_is_number(kind) for kind in types):
             return self._number_type()
         if self.has_numbers:
-            return JSON_TYPE
+            return json_type()
         found = types[0] if len(types) == 1 else _unified(types)
-        return _plain_names(found) if _fits_parquet(found) else JSON_TYPE
+        return _plain_names(found) if _fits_parquet(found) else json_type()
 
     def _number_type(self) -> pa.DataType:
         types = self.types
@@ -79,13 +79,13 @@ class ColumnTypes:
             return types[0]
         if self.has_numbers or _any(pa.types.is_floating, types):
             whole = self.has_numbers or _any(pa.types.is_integer, types)
-            return JSON_TYPE if whole and self.has_large else pa.float64()
+            return json_type() if whole and self.has_large else pa.float64()
         widest = max(kind.bit_width for kind in types)
         if not _any(pa.types.is_signed_integer, types):
             return {8: pa.uint8(), 16: pa.uint16(), 32: pa.uint32(), 64: pa.uint64()}[widest]
         if not _any(pa.types.is_unsigned_integer, types):
             return {8: pa.int8(), 16: pa.int16(), 32: pa.int32(), 64: pa.int64()}[widest]
-        return JSON_TYPE if pa.uint64() in types and self.has_large else pa.int64()
+        return json_type() if pa.uint64() in types and self.has_large else pa.int64()
 
 
 class FileSchema:
@@ -171,12 +171,12 @@ def _unified(types: Sequence[pa.DataType]) -> pa.DataType:
     if all(_is_binary(kind) for kind in types):
         return pa.large_binary()
     if _any(_is_text, types) or _any(_is_binary, types) or _any(_is_number, types) or _any(pa.types.is_boolean, types):
-        return JSON_TYPE
+        return json_type()
     try:
         schemas = [pa.schema([pa.field("_", kind)]) for kind in types]
         return pa.unify_schemas(schemas, promote_options="permissive").field(0).type
     except (pa.ArrowInvalid, pa.ArrowTypeError):
-        return JSON_TYPE
+        return json_type()
 
 
 def _plain_names(kind: pa.DataType) -> pa.DataType:

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from thresher.core.batch import DocumentBatch
 from thresher.kernels.c4_trim import KEPT, UNDECIDED, Trimming, trim
-from thresher.kernels.counts import PADDING
+from thresher.kernels.counts import PADDING, Texts
+from thresher.stages.text.late_texts import with_texts
 from thresher.stages.text.not_text import set_aside_without_text
 from thresher.stages.text.text_column import Rows, TextColumn, text_column
 
@@ -105,16 +105,13 @@ def _applied(stage: C4QualityFilter, batch: DocumentBatch, found: _Found) -> Doc
     changed = found.changed[alive]
     if not changed.any():
         return rest
-    return rest.replace(stage.text_field, _array(found.texts), changed.tolist())
+    return with_texts(rest, stage.text_field, _joined(found.texts), changed)
 
 
-def _array(runs: list[Any]) -> pa.Array:
-    """The texts as a column, with room behind the last one, as kernels need it."""
+def _joined(runs: list[Any]) -> Texts:
+    """The texts one behind the other, with room behind the last one, as kernels need it."""
     lengths = np.concatenate([lengths for _, lengths in runs])
     offsets = np.zeros(len(lengths) + 1, dtype=np.int64)
     np.cumsum(lengths, out=offsets[1:])
     data = np.concatenate([*(data for data, _ in runs), np.zeros(PADDING, dtype=np.uint8)])
-    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
-    array = pa.Array.from_buffers(pa.large_string(), len(lengths), buffers)
-    array.validate(full=True)  # half a surrogate pair has no UTF-8: such a record stays out, and alone
-    return array
+    return Texts(data, offsets[:-1], offsets[1:])

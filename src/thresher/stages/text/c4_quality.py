@@ -82,9 +82,9 @@ class C4QualityFilter(ProcessingStage[DocumentBatch, DocumentBatch]):
         return ["data"], [self.text_field]
 
     def preloads(self) -> list[str]:
-        """The kernel that trims, and what tables of new texts need."""
-        kernels = ["thresher.kernels.c4_trim", "thresher.kernels.json_text"]
-        return [*kernels, "thresher.stages.text.c4_batches", "pyarrow.compute"]
+        """The kernel that trims, and what takes texts out of lines and puts new ones in."""
+        kernels = [f"thresher.kernels.{name}" for name in ("c4_trim", "json_text", "edits", "json_patch")]
+        return [*kernels, "thresher.stages.text.c4_batches"]
 
     def process(self, task: DocumentBatch) -> DocumentBatch:
         """Trim every text; a document that is dropped keeps the text that it had."""

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from thresher.kernels.counts import Texts
+    from thresher.kernels.edits import Edits
 
 
 class DocumentModifier:
@@ -35,12 +36,20 @@ class DocumentModifier:
         """
         return None
 
+    def edits(self, texts: Texts) -> Edits | None:
+        """What `modify_document` replaces in each of some texts, given as bytes, as a compiled kernel finds it.
+
+        Texts that the kernel is in doubt about are made Python strings, and its number for them comes back to
+        `modify_knowing`. `None`: there is no kernel for this, and `may_change` is asked.
+        """
+        return None
+
     def modify_knowing(self, text: str, said: int) -> str:
-        """As `modify_document`, for a text of which `may_change` said something."""
+        """As `modify_document`, for a text of which `may_change` or `edits` said something."""
         return self.modify_document(text)
 
     def preloads(self) -> list[str]:
-        """Modules that `may_change` imports, compiled kernels above all: they are made ready before workers start."""
+        """Modules that these two import, compiled kernels above all: they are made ready before workers start."""
         return []
 
     def take_counts(self) -> dict[str, int]:
@@ -53,11 +62,20 @@ class DocumentModifier:
 
 def has_byte_test(modifier: Any) -> bool:
     """Whether `may_change` and `modify_knowing` speak for `modify_document`: nobody has overridden it behind them."""
+    return _speaks_for_it(modifier, "may_change")
+
+
+def has_edits(modifier: Any) -> bool:
+    """The same for `edits` and `modify_knowing`."""
+    return _speaks_for_it(modifier, "edits")
+
+
+def _speaks_for_it(modifier: Any, method: str) -> bool:
     if not isinstance(modifier, DocumentModifier) or "modify_document" in vars(modifier):
         return False
     work = _defined_at(modifier, "modify_document")
-    tests = _has_own(modifier, "may_change") and _defined_at(modifier, "may_change") <= work
-    return tests and (_defined_at(modifier, "modify_knowing") <= work or not _has_own(modifier, "modify_knowing"))
+    speaks = _has_own(modifier, method) and _defined_at(modifier, method) <= work
+    return speaks and (_defined_at(modifier, "modify_knowing") <= work or not _has_own(modifier, "modify_knowing"))
 
 
 def _defined_at(modifier: DocumentModifier, method: str) -> int:

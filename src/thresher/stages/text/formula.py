@@ -31,6 +31,8 @@ def shares(part: npt.NDArray[np.int64], whole: npt.NDArray[np.int64], of_nothing
     """The same for many documents, and equal to the last bit."""
     import numpy as np  # here, because the process that plans a run loads rules and does without
 
+    if whole.all():
+        return part / whole
     found = np.full(len(whole), of_nothing, dtype=np.float64)
     np.divide(part, whole, out=found, where=whole != 0)
     return found

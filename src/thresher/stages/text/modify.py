@@ -11,17 +11,20 @@ from thresher.core.resources import WorkerMetadata
 from thresher.core.stage import ProcessingStage
 from thresher.errors import UsageError
 from thresher.stages.text.chain import as_chain, field_name, spread
-from thresher.stages.text.document_modifier import DocumentModifier, has_byte_test
+from thresher.stages.text.document_modifier import DocumentModifier, has_byte_test, has_edits
 from thresher.stages.text.not_text import set_aside_without_text
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
-    import pyarrow as pa
 
     from thresher.kernels.counts import Texts
 
     Said = npt.NDArray[np.bool_] | npt.NDArray[np.uint8] | None
+
+
+_KERNELS = ["thresher.kernels.json_text", "thresher.kernels.edits", "thresher.kernels.json_patch"]
+"""What takes texts out of lines, writes new ones, and puts them into the lines again."""
 
 
 class Modify(ProcessingStage[DocumentBatch, DocumentBatch]):
@@ -60,8 +63,8 @@ class Modify(ProcessingStage[DocumentBatch, DocumentBatch]):
     def preloads(self) -> list[str]:
         """What finds the bytes of texts, and what the modifiers look at them with."""
         links = zip(self._modifiers, self._inputs, self._outputs, strict=True)
-        testing = [link for link, source, target in links if source == target and has_byte_test(link)]
-        return [*(["thresher.kernels.json_text"] if testing else []), *(name for m in testing for name in m.preloads())]
+        testing = [link for link, source, target in links if source == target and _looks_at_bytes(link)]
+        return [*(_KERNELS if testing else []), *(name for m in testing for name in m.preloads())]
 
     def setup(self, worker_metadata: WorkerMetadata | None = None) -> None:
         """Let the modifiers load their models."""
@@ -74,7 +77,7 @@ class Modify(ProcessingStage[DocumentBatch, DocumentBatch]):
         """Rewrite every text; where nothing changes in a batch it is passed on as it is."""
         self._take_counts()  # what a call that failed had counted
         for modifier, source, target in zip(self._modifiers, self._inputs, self._outputs, strict=True):
-            if source == target and has_byte_test(modifier):
+            if source == target and _looks_at_bytes(modifier):
                 task = _modified_where_needed(task, modifier, source)
             else:
                 task = _modified(task, _function(modifier), source, target)
@@ -114,11 +117,17 @@ def _text_of(function: Callable[[str], str], text: str, field: str) -> str:
 # -- texts as bytes -------------------------------------------------------------------------------------------------
 
 
+def _looks_at_bytes(modifier: Any) -> bool:
+    return has_byte_test(modifier) or has_edits(modifier)
+
+
 def _modified_where_needed(batch: DocumentBatch, modifier: DocumentModifier, field: str) -> DocumentBatch:
-    """As `_modified`, but texts that the modifier cannot change stay bytes."""
+    """As `_modified`, but texts that the modifier cannot change, or whose bytes a kernel changes, stay bytes."""
     import numpy as np
 
     from thresher.kernels.counts import Texts
+    from thresher.kernels.edits import Edits, with_whole_texts
+    from thresher.stages.text.late_texts import NO_EDITS, with_edits
     from thresher.stages.text.text_column import text_column
 
     column = text_column(batch, field)
@@ -128,21 +137,20 @@ def _modified_where_needed(batch: DocumentBatch, modifier: DocumentModifier, fie
         column = text_column(batch, field)
     all_texts = column.texts
     texts = Texts(all_texts.data, all_texts.starts[column.rows], all_texts.ends[column.rows])
-    maybe = modifier.may_change(texts)
-    new = _new_texts(texts, modifier, maybe, field)
-    if not new:
-        return batch
-    return batch.replace(field, _column_with(texts, new), [row in new for row in range(len(batch))])
+    edits: Edits | None = modifier.edits(texts) if has_edits(modifier) else None
+    said: Said = modifier.may_change(texts) if edits is None else edits.doubtful
+    edits = with_whole_texts(edits or NO_EDITS, texts, _new_texts(texts, modifier, said, field))
+    return with_edits(batch, field, texts, edits) if len(edits.found) else batch
 
 
 def _new_texts(texts: Texts, modifier: DocumentModifier, said: Said, field: str) -> dict[int, bytes]:
     """The bytes of the texts that change, by row; one text at a time is a Python string."""
+    import numpy as np
+
     view = texts.data.data
     found = {}
-    for row, (start, end) in enumerate(zip(texts.starts.tolist(), texts.ends.tolist(), strict=True)):
-        if said is not None and not said[row]:
-            continue
-        before = str(view[start:end], "utf-8", "surrogatepass")
+    for row in range(len(texts.starts)) if said is None else np.flatnonzero(said).tolist():
+        before = str(view[texts.starts[row] : texts.ends[row]], "utf-8", "surrogatepass")
         if said is None:
             new = _text_of(modifier.modify_document, before, field)
         else:
@@ -150,27 +158,6 @@ def _new_texts(texts: Texts, modifier: DocumentModifier, said: Said, field: str)
         if new != before:
             found[row] = new.encode()
     return found
-
-
-def _column_with(texts: Texts, new: dict[int, bytes]) -> pa.Array:
-    """All texts as a column, some of them new."""
-    import numpy as np
-    import pyarrow as pa
-
-    from thresher.kernels.counts import PADDING
-
-    view = texts.data.data
-    parts: list[bytes | memoryview] = [
-        view[start:end] for start, end in zip(texts.starts.tolist(), texts.ends.tolist(), strict=True)
-    ]
-    for row, text in new.items():
-        parts[row] = text
-    offsets = np.zeros(len(parts) + 1, dtype=np.int64)
-    np.cumsum([len(part) for part in parts], out=offsets[1:])
-    joined = pa.py_buffer(b"".join([*parts, bytes(PADDING)]))
-    column = pa.LargeStringArray.from_buffers(len(parts), pa.py_buffer(offsets), joined)
-    column.validate(full=True)  # half a surrogate pair has no UTF-8: such a record stays out, and alone
-    return column
 
 
 def _function(modifier: Any) -> Callable[[str], str]:

@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from thresher.core.batch import DocumentBatch
 from thresher.core.resources import NodeInfo, WorkerMetadata
-from thresher.core.scores import JudgingStage, ScoredRule, column_name
+from thresher.core.scores import JudgingStage, ScoredRule, Verdict, column_name
 from thresher.stages.text.chain import as_chain, field_name, spread, unique_names
 from thresher.stages.text.document_filter import DocumentFilter
 from thresher.stages.text.link import (
@@ -69,6 +69,10 @@ class TextJudge(JudgingStage[DocumentBatch, DocumentBatch]):
 
         return ["thresher.stages.text.judging", *modules_of(counts), "thresher.kernels.json_text"]
 
+    def needs_arrow(self) -> bool:
+        """Scores are written to columns; texts are found in the lines."""
+        return not self.only_judges or bool(self.outputs()[1])
+
     def process(self, task: DocumentBatch) -> DocumentBatch:
         """Judge every document by the rules in order; the first one that fails it is the reason."""
         from thresher.stages.text.judging import applied, judged, score_all
@@ -78,6 +82,16 @@ class TextJudge(JudgingStage[DocumentBatch, DocumentBatch]):
             others = [stage for stage in self.also_scores if isinstance(stage, TextJudge)]
             score_all(task, [*links, *(link for stage in others for link in stage.links())])
         return applied(task, links, judged(task, links, self._links_beside))
+
+    def verdicts(self, batch: DocumentBatch) -> Iterator[Verdict]:
+        """What this stage and those of `beside` say, where formulas over counts say it all."""
+        from thresher.stages.text.verdicts import can_tell_verdicts, verdicts
+
+        stages = (self, *self.beside)
+        chains = [stage.links() for stage in stages if isinstance(stage, TextJudge) and stage.only_judges]
+        if len(chains) < len(stages) or not can_tell_verdicts(batch, chains):
+            return iter(())
+        return verdicts(batch, chains, scores_kept=self.also_scores is not None)
 
     def _links_beside(self) -> list[Link]:
         return [link for stage in self.beside if isinstance(stage, TextJudge) for link in stage.links()]

@@ -51,6 +51,7 @@ def without_column(batch: DocumentBatch, name: str) -> DocumentBatch:
     """The records without one of their fields."""
     other = batch.take(range(len(batch)))
     other._changed.pop(name, None)
+    other._late = {late: column for late, column in other._late.items() if late != name}
     other._memo = {key: known for key, known in other._memo.items() if key[1] != name}
     table = other._table
     if table is not None and name in table.column_names:

@@ -144,6 +144,11 @@ def text_column(batch: DocumentBatch, field: str, records: Rows | None = None) -
     return column
 
 
+def column_of_texts(texts: Texts) -> TextColumn:
+    """A column of texts that a stage has made, one for each record."""
+    return TextColumn(_Shared(texts), np.arange(len(texts.starts), dtype=np.int64))
+
+
 # -- how texts come to be bytes -------------------------------------------------------------------------------------
 
 

@@ -143,6 +143,10 @@ class TestTheTestOverBytes:
 
     def test_kernels_are_made_ready_before_workers_start(self) -> None:
         assert Modify(Shout()).preloads() == []
-        assert Modify(Marked()).preloads() == ["thresher.kernels.json_text"]
-        assert Modify(PiiRedactor()).preloads() == ["thresher.kernels.json_text", "thresher.kernels.pii"]
+        always = [f"thresher.kernels.{name}" for name in ("json_text", "edits", "json_patch")]
+        exact = ["thresher.kernels.mail_spans", "thresher.kernels.ip_spans"]
+        assert Modify(Marked()).preloads() == always
+        assert Modify(PiiRedactor()).preloads() == [*always, *exact, "thresher.kernels.pii"]
+        assert Modify(PiiRedactor(kinds=["ip"])).preloads() == [*always, *exact]
+        assert Modify(NewlineNormalizer()).preloads() == [*always, "thresher.kernels.line_end_runs"]
         assert Modify(PiiRedactor(), output_fields="clean").preloads() == []

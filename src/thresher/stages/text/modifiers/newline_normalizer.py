@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from thresher.kernels.counts import Texts
+    from thresher.kernels.edits import Edits
 
 _LINE_FEEDS = re.compile(r"\n{3,}")
 _CRLF = re.compile(r"(?:\r\n){3,}")
@@ -33,3 +34,14 @@ class NewlineNormalizer(DocumentModifier):
     def may_change(self, texts: Texts) -> npt.NDArray[np.bool_]:
         """Texts with three line ends in a row."""
         return holding(texts, b"\n\n\n", b"\r\n\r\n\r\n")
+
+    def edits(self, texts: Texts) -> Edits:
+        """All line ends of a run but the first two go."""
+        from thresher.kernels.edits import find_edits
+        from thresher.kernels.line_end_runs import find
+
+        return find_edits(find, texts, (b"",))
+
+    def preloads(self) -> list[str]:
+        """The compiled search."""
+        return ["thresher.kernels.line_end_runs"]

@@ -7,6 +7,8 @@ import ipaddress
 import re
 from collections.abc import Iterator
 
+from thresher.kernels.networks import NOT_PUBLIC
+
 Span = tuple[int, int]
 """From, and up to but not including: places in a text."""
 
@@ -27,29 +29,7 @@ _HEX_BEFORE = re.compile(r"[0-9A-Fa-f]*")
 _TOUCHES = re.compile(r"[0-9A-Za-z_:.]")
 _LONGEST_IPV6 = 45
 
-_NOT_PUBLIC_V4 = tuple(
-    map(
-        ipaddress.IPv4Network,
-        [
-            "0.0.0.0/8",
-            "10.0.0.0/8",
-            "100.64.0.0/10",
-            "127.0.0.0/8",
-            "169.254.0.0/16",
-            "172.16.0.0/12",
-            "192.0.0.0/24",
-            "192.0.2.0/24",
-            "192.88.99.0/24",
-            "192.168.0.0/16",
-            "198.18.0.0/15",
-            "198.51.100.0/24",
-            "203.0.113.0/24",
-            "224.0.0.0/3",
-        ],
-    )
-)
-"""Private, shared, link-local, documentation, multicast and reserved networks (IANA's registry). Written out here: what
-the standard library calls global differs from version to version."""
+_NOT_PUBLIC_V4 = tuple(map(ipaddress.IPv4Network, NOT_PUBLIC))
 _PUBLIC_V6 = ipaddress.IPv6Network("2000::/3")
 _NOT_PUBLIC_V6 = tuple(map(ipaddress.IPv6Network, ["2001::/23", "2001:db8::/32", "3fff::/20"]))
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from thresher.kernels.counts import Texts
+    from thresher.kernels.edits import Edits
 
 FINDERS: dict[str, Callable[[str], Iterator[Span]]] = {
     "key": secrets,
@@ -66,7 +67,7 @@ class PiiRedactor(DocumentModifier):
 
     def modify_knowing(self, text: str, said: int) -> str:
         """As `modify_document`; only the kinds that the scan saw are looked for."""
-        from thresher.kernels.pii import KINDS
+        from thresher.kernels.pii_bytes import KINDS
 
         return self._redacted(text, [kind for kind in self.kinds if said & KINDS[kind]])
 
@@ -107,14 +108,41 @@ class PiiRedactor(DocumentModifier):
 
         return kinds_in(texts, self.kinds)
 
+    def edits(self, texts: Texts) -> Edits | None:
+        """E-mail and IP addresses, where a kernel is sure of them; a model must look at all texts."""
+        new = _as_bytes([self.replacements[kind] for kind in self.kinds])
+        if NAME in self.kinds or new is None:
+            return None
+        import numpy as np
+
+        from thresher.kernels.edits import WITH
+        from thresher.stages.text.modifiers.pii_edits import pii_edits
+
+        found = pii_edits(texts, self.kinds, new)
+        for kind, count in zip(self.kinds, np.bincount(found.found[:, WITH], minlength=len(new)).tolist(), strict=True):
+            if count:
+                self._counts[kind] = self._counts.get(kind, 0) + count
+        return found
+
     def preloads(self) -> list[str]:
-        """The compiled scan."""
-        return [] if NAME in self.kinds else ["thresher.kernels.pii"]
+        """The compiled search."""
+        if NAME in self.kinds:
+            return []
+        scan = [] if set(self.kinds) <= {"email", "ip"} else ["thresher.kernels.pii"]
+        return ["thresher.kernels.mail_spans", "thresher.kernels.ip_spans", *scan]
 
     def take_counts(self) -> dict[str, int]:
         """How many of each kind were replaced."""
         counts, self._counts = self._counts, {}
         return {f"replaced {kind}": counts[kind] for kind in self.kinds if kind in counts}
+
+
+def _as_bytes(texts: list[str]) -> list[bytes] | None:
+    """`None` where one holds half a surrogate pair."""
+    try:
+        return [text.encode() for text in texts]
+    except UnicodeEncodeError:
+        return None
 
 
 def _merged(taken: list[tuple[int, int, str]], new: list[tuple[int, int, str]]) -> list[tuple[int, int, str]]:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from thresher.kernels.counts import Texts
+    from thresher.kernels.edits import Edits
 
 # `https?://\S+|www\.\S+` in any case, written so that the search for its first letter is fast.
 _ADDRESS = re.compile(r"[hHwW](?:(?<=[hH])[tT][tT][pP][sSſ]?://|(?<=[wW])[wW][wW]\.)\S+")
@@ -29,3 +30,14 @@ class UrlRemover(DocumentModifier):
     def may_change(self, texts: Texts) -> npt.NDArray[np.bool_]:
         """Texts in which an address could begin."""
         return holding(texts, b"://", b"ww.", b"WW.", b"wW.", b"Ww.")
+
+    def edits(self, texts: Texts) -> Edits:
+        """Addresses go."""
+        from thresher.kernels.edits import find_edits
+        from thresher.kernels.url_spans import find
+
+        return find_edits(find, texts, (b"",))
+
+    def preloads(self) -> list[str]:
+        """The compiled search."""
+        return ["thresher.kernels.url_spans"]

@@ -9,6 +9,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from thresher.kernels.counts import PADDING, Texts
+from thresher.kernels.edits import rewritten
 from thresher.stages.text.document_modifier import DocumentModifier
 
 SURROGATES = st.characters(min_codepoint=0xD800, max_codepoint=0xDFFF)
@@ -24,6 +25,23 @@ def as_bytes(texts: Sequence[str]) -> Texts:
     ends = np.cumsum([len(text) for text in encoded], dtype=np.int64)
     starts = ends - np.array([len(text) for text in encoded], dtype=np.int64)
     return Texts(np.frombuffer(b"".join([*encoded, bytes(PADDING)]), dtype=np.uint8), starts, ends)
+
+
+def check_edits(modifier: DocumentModifier, texts: Sequence[str]) -> None:
+    """What a kernel makes of texts must be what the definition makes of them, but for those that it is in doubt about,
+    and those it must leave alone."""
+    given = as_bytes(texts)
+    edits = modifier.edits(given)
+    if edits is None:
+        return
+    new = rewritten(given, edits)
+    assert len(edits.doubtful) == len(new.starts) == len(texts)
+    for row, text in enumerate(texts):
+        made = new.data[new.starts[row] : new.ends[row]].tobytes().decode("utf-8", "surrogatepass")
+        said = int(edits.doubtful[row])
+        assert made == (text if said else modifier.modify_document(text))
+        if said:
+            assert modifier.modify_knowing(text, said) == modifier.modify_document(text)
 
 
 def check_byte_test(modifier: DocumentModifier, texts: Sequence[str]) -> None:

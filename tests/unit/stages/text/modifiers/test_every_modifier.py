@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What holds for every modifier: it takes any text, and its test over bytes misses no text that it would change."""
+"""What holds for every modifier: it takes any text, its test over bytes misses no text that it would change, and its
+kernel, where it has one, changes texts as it does."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.core.json_batches import batch_of
-from tests.unit.stages.text.modifiers.any_text import any_text, check_byte_test
+from tests.unit.stages.text.modifiers.any_text import any_text, check_byte_test, check_edits
 from thresher.core.registry import entries
 from thresher.stages.text.document_modifier import DocumentModifier
 from thresher.stages.text.modifiers.boilerplate_string import BoilerPlateStringModifier
@@ -36,6 +37,9 @@ MODIFIERS = [
     MarkdownRemover(),
     NewlineNormalizer(),
     PiiRedactor(),
+    PiiRedactor(kinds=["email"], replacements={"email": ""}),
+    PiiRedactor(kinds=["ip"]),
+    PiiRedactor(kinds=["email", "ip"]),
     QuotationRemover(),
     Slicer(1, -1),
     Slicer("a", "b", include_left=False, include_right=False),
@@ -66,6 +70,7 @@ class TestEveryModifier:
     def test_takes_any_text_and_its_byte_test_misses_nothing(self, modifier: DocumentModifier, text: str) -> None:
         assert isinstance(modifier.modify_document(text), str)
         check_byte_test(modifier, [text])
+        check_edits(modifier, [text])
 
     @pytest.mark.parametrize(
         "text", ["", " ", "\n", '"', '""', '"\n"', "\ud800", "\udfff\ud800", "\x00", "[" * 100_000]
@@ -73,9 +78,13 @@ class TestEveryModifier:
     def test_takes_odd_texts(self, modifier: DocumentModifier, text: str) -> None:
         assert isinstance(modifier.modify_document(text), str)
         check_byte_test(modifier, [text, "x", text])
+        check_edits(modifier, [text, "x", text])
 
     def test_its_byte_test_misses_nothing_in_real_texts(self, modifier: DocumentModifier) -> None:
         check_byte_test(modifier, real_texts())
+
+    def test_its_kernel_makes_of_real_texts_what_it_makes_of_them(self, modifier: DocumentModifier) -> None:
+        check_edits(modifier, real_texts())
 
     def test_a_batch_is_changed_as_its_texts_are(self, modifier: DocumentModifier) -> None:
         texts = ["plain", "", '"quoted"', "*a* http://b.org\n\n\n\nc", "é e\u0301 &amp; 8.8.8.8", "Read more\nx"]
@@ -121,3 +130,4 @@ def _some_texts(path: str, most: int = 60) -> Iterator[str]:
 def test_modifiers_look_at_each_text_alone(texts: list[str]) -> None:
     for modifier in MODIFIERS:
         check_byte_test(modifier, texts)
+        check_edits(modifier, texts)
