@@ -8,6 +8,7 @@ from the first worker that is ready to the last event, so that neither Ray's sta
 from __future__ import annotations
 
 import json
+import logging
 import sys
 from pathlib import Path
 from typing import Any
@@ -36,7 +37,7 @@ def make_executor(name: str, **options: Any) -> Any:
         include_dashboard=False,
         log_to_driver=False,
         object_store_memory=10**9,
-        logging_level="ERROR",
+        logging_level=logging.ERROR,
     )
     return RayExecutor(**options)
 
@@ -46,7 +47,7 @@ def text_pipeline(work: str, sources: list[str], output: str) -> Pipeline:
     if work == "copy":
         return Pipeline("copy", stages=[JsonlReader(sources), JsonlWriter(output)])
     paths = {"input_path": sources, "output_path": output}
-    return load_recipe(RECIPES / "english_22.yaml", paths).pipeline
+    return load_recipe(RECIPES / "english_22.yaml", paths).pipeline()
 
 
 def from_first_worker(run_dir: str) -> float:

@@ -36,8 +36,8 @@ def test_ray_data_has_two_addresses() -> None:
 def test_options_come_as_keywords_or_as_config(executor: Any) -> None:
     assert executor(workers=3).workers == executor(config={"workers": 3}).workers == 3
     assert executor(address="auto").address == "auto"
-    with pytest.raises(UsageError, match=r"unknown option 'wrkers'\. Did you mean 'workers'\?"):
-        executor(wrkers=3)
+    with pytest.raises(UsageError, match=r"unknown option 'xworkers'\. Did you mean 'workers'\?"):
+        executor(xworkers=3)
     with pytest.raises(UsageError, match=r"cpu_allocation_percentage: 95 is not a share"):
         executor(cpu_allocation_percentage=95)
 
