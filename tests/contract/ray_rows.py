@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from thresher.backends import ray_session
 from thresher.backends.ray import RayExecutor
 from thresher.backends.ray_actor_pool import RayActorPoolExecutor
 from thresher.backends.ray_data import RayDataExecutor
@@ -32,6 +33,13 @@ RAY_EXECUTORS: dict[str, Callable[[], Any]] = {
     "xenna-unfused": lambda: XennaExecutor(fusion=False),
 }
 """Made when a test wants one; where the package is missing the test is skipped."""
+SLOW = ("ray-batch", "actor-pool-unfused", "ray-data-unfused", "xenna", "xenna-unfused")
+"""Rows that only `make test-all` runs: variants of others, and an engine that takes its time to start."""
+
+
+def rows() -> list[Any]:
+    """Parameters of the fixture."""
+    return [pytest.param(name, marks=pytest.mark.slow if name in SLOW else ()) for name in RAY_EXECUTORS]
 
 
 def need_ray(name: str) -> None:
@@ -76,6 +84,4 @@ def units_by_runner(run_dir: str | None) -> tuple[set[str], set[str]]:
 def end_ray() -> None:
     """End it, if it was started."""
     if importlib.util.find_spec("ray") is not None:
-        import ray
-
-        ray.shutdown()
+        ray_session.end_ray()

@@ -14,6 +14,8 @@ from thresher.errors import MissingPackageError, RunFailedError, UsageError
 
 HEAD = "node:__internal_head__"
 """The resource by which Ray marks the head node."""
+LEAVE_S = 3.0
+"""How long the processes of a private cluster may take to end by themselves."""
 LEAST_STORE_BYTES = 96 * 2**20
 """Ray wants 75 MiB for its object store."""
 
@@ -123,9 +125,36 @@ class RaySession:
         """Leave the cluster; a private one ends. May be called twice."""
         if self._opened:
             self._opened = False
-            import ray
+            end_ray()
 
-            ray.shutdown()
+
+def end_ray() -> None:
+    """Leave Ray. Of a cluster that this process has started nothing stays, not even actors that hang on."""
+    import psutil
+    import ray
+
+    started = _started_processes()
+    ray.shutdown()
+    _, left = psutil.wait_procs(started, timeout=LEAVE_S)
+    for process in left:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
+
+
+def _started_processes() -> list[Any]:
+    """The processes of a private cluster and all below them."""
+    import psutil
+    from ray._private.worker import global_worker
+
+    node = getattr(global_worker, "node", None)
+    if node is None:
+        return []
+    found: dict[int, psutil.Process] = {}
+    for process in [info.process for several in node.all_processes.values() for info in several]:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            top = psutil.Process(process.pid)
+            found.update((one.pid, one) for one in (top, *top.children(recursive=True)))
+    return list(found.values())
 
 
 def kill_actor(actor: Any) -> None:
