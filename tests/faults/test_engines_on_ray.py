@@ -38,7 +38,7 @@ ENGINES: dict[str, Callable[..., Any]] = {
 }
 
 
-@pytest.fixture(params=ENGINES)
+@pytest.fixture(params=["actor-pool", "ray-data", pytest.param("xenna", marks=pytest.mark.slow)])
 def engine(request: pytest.FixtureRequest) -> Any:
     need_ray(request.param)
     return ENGINES[request.param]()
