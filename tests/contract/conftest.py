@@ -10,7 +10,7 @@ import pytest
 from tests.contract.ray_rows import end_ray
 
 
-@pytest.fixture(scope="session", autouse=True)
-def ray_ends_with_the_suite() -> Iterator[None]:
+@pytest.fixture(scope="module", autouse=True)
+def ray_ends_with_its_module() -> Iterator[None]:
     yield
     end_ray()

@@ -37,9 +37,18 @@ SLOW = ("ray-batch", "actor-pool-unfused", "ray-data-unfused", "xenna", "xenna-u
 """Rows that only `make test-all` runs: variants of others, and an engine that takes its time to start."""
 
 
+OWN_WARNINGS = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+"""Ray and Xenna call what they themselves, or others, have deprecated."""
+
+
 def rows() -> list[Any]:
     """Parameters of the fixture."""
-    return [pytest.param(name, marks=pytest.mark.slow if name in SLOW else ()) for name in RAY_EXECUTORS]
+    marks = {name: [OWN_WARNINGS, *([pytest.mark.slow] if name in SLOW else [])] for name in RAY_EXECUTORS}
+    return [pytest.param(name, marks=marks[name]) for name in RAY_EXECUTORS]
+
+
+_for_xenna = False
+"""Whether the Ray that runs was started as Xenna wants it."""
 
 
 def need_ray(name: str) -> None:
@@ -49,23 +58,24 @@ def need_ray(name: str) -> None:
             pytest.skip(f"{package} is not installed; executor {name!r} needs it")
     import ray
 
+    global _for_xenna
+    for_xenna = name.startswith("xenna")
+    if ray.is_initialized() and for_xenna != _for_xenna:
+        end_ray()
     if not ray.is_initialized():
+        _for_xenna = for_xenna
         os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-        if importlib.util.find_spec("cosmos_xenna") is not None:
+        if for_xenna:
             set_environment()
         ray.init(
             address="local",
             num_cpus=2,
             num_gpus=2,
-            include_dashboard=importlib.util.find_spec("cosmos_xenna") is not None,  # Xenna asks it
+            include_dashboard=for_xenna,  # Xenna asks it
             log_to_driver=False,
             logging_level="ERROR",
             object_store_memory=200 * 2**20,
         )
-
-
-OWN_WARNINGS = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
-"""Ray and Xenna call what they themselves, or others, have deprecated."""
 
 
 def units_by_runner(run_dir: str | None) -> tuple[set[str], set[str]]:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.contract.ray_rows import OWN_WARNINGS, RAY_EXECUTORS, need_ray, units_by_runner
+from tests.contract.ray_rows import RAY_EXECUTORS, need_ray, rows, units_by_runner
 from tests.memory_room import memory_beside_this_process
 from thresher import (
     DocumentBatch,
@@ -60,7 +60,7 @@ EXECUTORS: dict[str, MakeExecutor] = {
 }
 
 
-@pytest.fixture(params=[*EXECUTORS, *(pytest.param(name, marks=OWN_WARNINGS) for name in RAY_EXECUTORS)])
+@pytest.fixture(params=[*EXECUTORS, *rows()])
 def executor(request: pytest.FixtureRequest) -> Any:
     if request.param in EXECUTORS:
         return EXECUTORS[request.param]()

@@ -26,7 +26,7 @@ needs_hostile = pytest.mark.skipif(not HOSTILE.is_dir(), reason="the collection 
 EXECUTING = {"pickle.load", "pickle.loads", "pickle.Unpickler", "cloudpickle.load", "cloudpickle.loads"}
 EXECUTING |= {"marshal.loads", "marshal.load", "shelve.open", "yaml.load", "yaml.unsafe_load", "yaml.full_load"}
 EXECUTING |= {"torch.load", "joblib.load", "pandas.read_pickle", "pd.read_pickle", "eval", "exec"}
-READS_PICKLES = {"runtime/payload.py", "runtime/setup_pickle.py"}
+READS_PICKLES = {"runtime/payload.py", "runtime/setup_pickle.py", "backends/unit_call.py"}
 """What living processes of one run send each other. Batch mode puts it into files that only its own processes read."""
 
 RECIPE = """
