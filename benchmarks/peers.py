@@ -79,7 +79,7 @@ def datatrove_rule_sets(source: Path, output: Path, suffix: str = "", workers: i
 def data_juicer_operators(source: Path, output: Path, suffix: str = "") -> Command:
     """Data-Juicer with the operators of peer_scripts/data_juicer_operators.yaml in two processes."""
     program, config = DATA_JUICER.python.with_name("dj-process"), SCRIPTS / "data_juicer_operators.yaml"
-    argv: list[str | Path] = [program, "--config", config, "--dataset_path", source]
+    argv: list[str | Path] = [DATA_JUICER.python, program, "--config", config, "--dataset_path", source]
     return Command(DATA_JUICER.title + suffix, [*argv, "--export_path", output / "kept.jsonl"], output)
 
 
