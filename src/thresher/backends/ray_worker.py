@@ -6,6 +6,7 @@ from __future__ import annotations
 import ctypes
 import dataclasses
 import faulthandler
+import gc
 import mmap
 import os
 import sys
@@ -151,6 +152,8 @@ class RayWorker:
         try:
             setup = load_setup(self._setup)
             import_modules(setup.plan)
+            gc.collect()
+            gc.freeze()  # what Ray and the stages have loaded is looked through no more
         except BaseException:  # an import of a user's module may raise anything, SystemExit included
             return None, traceback.format_exc()
         devices = tuple(int(device) for device in ray.get_gpu_ids() if str(device).isdigit())
