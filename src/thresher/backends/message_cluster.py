@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
@@ -39,7 +40,7 @@ class Book(Protocol):
         """A payload that is needed no more. Unknown tasks are ignored."""
 
 
-class MessageCluster:
+class MessageCluster(ABC):
     """Turns actions into messages and messages into events. A subclass starts workers and carries the messages."""
 
     def __init__(self, limits: Limits, book: Book) -> None:
@@ -85,24 +86,25 @@ class MessageCluster:
 
     # -- what a subclass does -----------------------------------------------------------------------------------------
 
+    @abstractmethod
     def _start(self, action: act.StartWorker) -> None:
         """Start a worker whose place is free."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _send(self, worker: int, message: Any) -> None:
         """Send with the next poll; nothing, if the worker is gone: its end is about to be told."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _knows(self, worker: int) -> bool:
         """Whether a worker is there, or about to be."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _answered(self, worker: int, tasks: int) -> None:
         """A worker has answered for so many tasks."""
 
+    @abstractmethod
     def _payload_for(self, worker: int, task: int) -> Payload:
         """The payload of a task, for a worker to look at."""
-        raise NotImplementedError
 
     def _sharers(self, worker: int) -> int:
         """How many shared workers there are where a worker is."""

@@ -231,6 +231,9 @@ class RayCluster(MessageCluster):
     def _knows(self, worker: int) -> bool:
         return worker in self._handles
 
+    def _answered(self, worker: int, tasks: int) -> None:
+        """Nobody counts them here: workers that are busy at the end are given as long as idle ones."""
+
     def _payload_for(self, worker: int, task: int) -> Payload:
         payload, refs = self._book.lend(task)
         self._handles[worker].refs.extend(refs)

@@ -395,7 +395,6 @@ def concat_batches(batches: Sequence[DocumentBatch]) -> DocumentBatch:
 def _as_column(column: Any, rows: int) -> pa.ChunkedArray:
     from thresher.core.frames import to_column
 
-    made = to_column(column)
-    if len(made) != rows:
+    if len(made := to_column(column)) != rows:
         raise ValueError(f"the new column has {len(made)} values for {rows} records; give one value per record")
     return made
