@@ -21,12 +21,13 @@ BENCHMARKS := copy_jsonl tiny_tasks first_file memory scaling scheduler_events a
 BENCH_FLAGS := $(if $(filter 1,$(QUICK)),--quick)
 export THRESHER_BENCH_PEERS := $(if $(filter 0,$(PEERS)),0,1)
 
-.PHONY: help demo test test-all soak all-extras check format bench peers clean distclean
+.PHONY: help demo test test-all search soak all-extras check format bench peers clean distclean
 
 help:
 	@echo 'make demo       run a real pipeline over the bundled sample text'
 	@echo 'make test       the tests, without those marked slow'
 	@echo 'make test-all   every test'
+	@echo 'make search     the tests with random examples, with new ones each time'
 	@echo 'make soak       2,000 random kills, and the tally of what they cost'
 	@echo 'make all-extras install every extra into .venv'
 	@echo 'make check      format, lint, types, import law, spelling'
@@ -43,6 +44,10 @@ test: $(VENV)/.dev-installed
 
 test-all: $(VENV)/.dev-installed
 	$(BIN)/pytest -q -n $(TEST_WORKERS)
+
+# Tests with random examples, with new ones each time; in `make test` they are the same each time.
+search: $(VENV)/.dev-installed
+	$(BIN)/pytest -q -n $(TEST_WORKERS) --hypothesis-profile search $$(grep -rl 'from hypothesis import' tests --include='test_*.py')
 
 # Everything that users may add to the core, in the same environment; the development tools bring it all.
 all-extras: $(VENV)/.dev-installed

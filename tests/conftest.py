@@ -10,8 +10,11 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-settings.register_profile("patient", deadline=None)  # a busy machine is no fault of what is tested
-settings.load_profile("patient")
+# No deadlines: a busy machine is no fault of what is tested. The same examples each time: whether a change passes
+# depends on the change. `make search` looks for new ones.
+settings.register_profile("steady", deadline=None, derandomize=True)
+settings.register_profile("search", deadline=None, print_blob=True)
+settings.load_profile("steady")
 
 _BUCKETS = itertools.count(1)
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from thresher.scheduler.log import decode_line
@@ -147,3 +148,14 @@ def test_a_poisoned_unit_ends_the_run_and_what_was_committed_stays() -> None:
     behaviour = Behaviour((good[0], OpBehaviour(failures=5), good[2]))
     result = simulate(spec, units, behaviour)
     assert result.status.startswith("failed: unit 'u0000' failed 3 times in op 1 'filter'")
+
+
+def test_a_unit_that_fails_many_times_waits_for_minutes_and_is_committed() -> None:
+    """Between two tries nothing happens but Ticks, and a try is over before the next one: that is no deadlock."""
+    patient = msgspec.structs.replace(WRITE, max_attempts=100)
+    spec, units = RunSpec(ops=(READ, FILTER, patient), shared_workers=1, budget_bytes=1, backoff_s=0.5), units_of(1)
+    fails = OpBehaviour((0.01, 0.01), failures=1)  # each task of the sink once, so the unit as often as it has batches
+    behaviour = Behaviour(ops=(OpBehaviour((0.0, 0.0), fan_out=(12, 12)), OpBehaviour((0.0, 0.0)), fails))
+    result = simulate(spec, units, behaviour)
+    assert_all_written(result, spec, units, behaviour)
+    assert result.makespan_s > 120

@@ -147,6 +147,7 @@ class AttendedWorkerProcess(WorkerProcess):
 
     def _park(self, call: Call) -> None:
         self._finish_ended()  # who hears of a parked call takes back what is behind it
+        self._recall()  # something may have become ready while the stage was called from the desk
         super()._park(call)
 
     # -- errands ------------------------------------------------------------------------------------------------------

@@ -386,7 +386,8 @@ class WorkerProcess:
         if call.order is None:
             self._give_up(call.tasks[call.opened :])
             return
-        self._suspended.discard(call.op)
+        if call.is_begun:
+            self._suspended.discard(call.op)
         self._worker.forget(call.order)
         for outputs in call.outputs:
             for output in outputs:

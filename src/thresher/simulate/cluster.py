@@ -94,6 +94,7 @@ class SimulatedCluster:
 
     def perform(self, action: AnyAction) -> None:
         """Do what the scheduler decided."""
+        self._quiet_since = self.now
         _PERFORM[type(action)](self, action)
 
     def live_worker(self, worker_id: int) -> SimulatedWorker | None:

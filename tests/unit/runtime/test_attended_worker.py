@@ -21,6 +21,7 @@ WAIT_S = 20
 CALLS: list[Any] = []
 OPENED = threading.Event()
 GO_ON = threading.Event()
+FAILED = threading.Event()
 
 
 class Noticed:
@@ -66,6 +67,13 @@ class Does(ProcessingStage[Task, Any]):
             raise ValueError("once")
         return task
 
+    def fails_and_then_gives_two(self, task: Task) -> list[Task]:
+        if called().count("fails_and_then_gives_two") == 1:
+            raise ValueError("once")
+        FAILED.set()
+        assert OPENED.wait(WAIT_S)
+        return self.gives_two(task)
+
     def gives_two(self, task: Task) -> list[Task]:
         return [Task(data=bytes(1000)), Task(data=bytes(1000))]
 
@@ -100,6 +108,7 @@ def driver() -> Iterator[Driver]:
     CALLS.clear()
     OPENED.clear()
     GO_ON.clear()
+    FAILED.clear()
     played = Driver([Does(), AtMostOne(), Lazy()], body=AttendedWorkerProcess)
     yield played
     GO_ON.set()
@@ -179,6 +188,24 @@ def test_while_a_task_waits_for_room_no_other_is_given_to_its_stage(driver: Driv
     driver.say(msg.GiveBack([2], "", 0), msg.GoOn(1, NO_LIMIT), driver.run(0, (3, "y")))
     assert [told.task for told in driver.hear_done(2)] == [1, 3]
     assert called() == ["gives_two", "y"]
+
+
+def test_what_became_ready_while_a_task_was_tried_again_waits_too_when_that_task_waits_for_room(driver: Driver) -> None:
+    driver.say(driver.run(0, (1, "fails_and_then_gives_two"), credit=1000))
+    assert FAILED.wait(WAIT_S)
+    driver.say(driver.run(0, (2, Noticed()), credit=1000))
+    assert isinstance(driver.hear(), msg.Parked)
+    driver.say(msg.GiveBack([2], "", 0))
+    driver.say(msg.GoOn(1, NO_LIMIT), driver.run(0, (3, "y")))
+    assert [told.task for told in driver.hear_done(2)] == [1, 3]
+    assert called()[2:] == ["y"]
+
+
+def test_taking_back_what_was_ready_does_not_let_others_pass_a_task_that_waits_for_room(driver: Driver) -> None:
+    driver.say(driver.run(0, (1, "gives_two"), (2, "x"), credit=1000))
+    assert isinstance(driver.hear(), msg.Parked)
+    driver.say(msg.GiveBack([2], "", 0), driver.run(0, (3, "y")), msg.GoOn(1, NO_LIMIT))
+    assert [told.task for told in driver.hear_done(2)] == [1, 3]
 
 
 def test_a_call_that_is_ready_and_taken_back_is_not_made(driver: Driver) -> None:
