@@ -7,18 +7,23 @@ from the first worker that is ready to the last event, so that neither Ray's sta
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import accelerator_run
+import psutil
 import tiny_tasks_run
 
 from thresher import JsonlReader, JsonlWriter, LocalExecutor, Pipeline, Task, load_recipe
 from thresher.observe.event_log import read_log
 
+SETTLE_S, LOOK_S, IDLE_SHARE = 30.0, 1.0, 0.1
+"""How long Ray may take to settle; how often we look; the part of a core that it takes when it is idle."""
 RECIPES = Path(__file__).resolve().parent / "recipes"
 
 
@@ -39,7 +44,29 @@ def make_executor(name: str, **options: Any) -> Any:
         object_store_memory=10**9,
         logging_level=logging.ERROR,
     )
+    wait_for_rest()
     return RayExecutor(**options)
+
+
+def wait_for_rest() -> None:
+    """Until what Ray started beside us has settled: its agents go on importing for seconds after `ray.init`."""
+    ends_at, before = time.monotonic() + SETTLE_S, cpu_below()
+    while time.monotonic() < ends_at:
+        time.sleep(LOOK_S)
+        now = cpu_below()
+        if now - before < LOOK_S * IDLE_SHARE:
+            return
+        before = now
+
+
+def cpu_below() -> float:
+    """CPU-seconds that all processes below this one have taken."""
+    total = 0.0
+    for process in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.Error):
+            times = process.cpu_times()
+            total += times.user + times.system
+    return total
 
 
 def text_pipeline(work: str, sources: list[str], output: str) -> Pipeline:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 from collections.abc import Iterator
 from typing import Any
@@ -17,6 +18,17 @@ settings.register_profile("search", deadline=None, print_blob=True)
 settings.load_profile("steady")
 
 _BUCKETS = itertools.count(1)
+
+
+@pytest.fixture
+def small_heap() -> Iterator[None]:
+    """For tests of code that collects garbage often, or in a forked process: what earlier tests left is not looked at.
+
+    Among it are clients whose threads a fork leaves behind, and which would wait for them."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 @pytest.fixture(scope="session")

@@ -14,6 +14,8 @@ from thresher.core.batching import FIRST_PATIENCE, FittingSize, InferenceBatcher
 from thresher.core.out_of_memory import is_out_of_memory
 from thresher.errors import UsageError
 
+pytestmark = pytest.mark.usefixtures("small_heap")
+
 
 class TorchLikeOutOfMemoryError(RuntimeError):
     """Named and worded like torch's, without torch."""

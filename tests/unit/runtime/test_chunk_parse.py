@@ -13,6 +13,8 @@ from thresher import DocumentBatch, JsonlReader
 from thresher.core.task import RawChunk, Task
 from thresher.runtime.chunk_parse import parse_within_memory
 
+pytestmark = pytest.mark.usefixtures("small_heap")
+
 SOURCE = ("f:", "in/f.jsonl")
 
 

@@ -16,6 +16,8 @@ from thresher.runtime import large_gate, large_table
 from thresher.runtime.large_gate import LargeGate, OpenGate, ProcessMeter, gate_for
 from thresher.runtime.large_table import is_safe
 
+pytestmark = pytest.mark.usefixtures("small_heap")
+
 MEMORY = 10**9
 HUGE, SMALL = 10**9, 1000
 STEP, NEXT_STEP = STEPS = (0, 3)
