@@ -7,7 +7,6 @@ from the first worker that is ready to the last event, so that neither Ray's sta
 
 from __future__ import annotations
 
-import contextlib
 import json
 import logging
 import sys
@@ -22,14 +21,15 @@ import tiny_tasks_run
 from thresher import JsonlReader, JsonlWriter, LocalExecutor, Pipeline, Task, load_recipe
 from thresher.observe.event_log import read_log
 
-SETTLE_S, LOOK_S, IDLE_SHARE = 30.0, 1.0, 0.1
-"""How long Ray may take to settle; how often we look; the part of a core that it takes when it is idle."""
+REST_S = 12.0
+"""Age of this process when it begins."""
 RECIPES = Path(__file__).resolve().parent / "recipes"
 
 
 def make_executor(name: str, **options: Any) -> Any:
     """Two workers and one declared accelerator, on this machine or on a Ray node."""
     if name == "local":
+        rest()
         return LocalExecutor(workers=2, gpus=1, **options)
     import ray
 
@@ -44,29 +44,15 @@ def make_executor(name: str, **options: Any) -> Any:
         object_store_memory=10**9,
         logging_level=logging.ERROR,
     )
-    wait_for_rest()
+    rest()
     return RayExecutor(**options)
 
 
-def wait_for_rest() -> None:
-    """Until what Ray started beside us has settled: its agents go on importing for seconds after `ray.init`."""
-    ends_at, before = time.monotonic() + SETTLE_S, cpu_below()
-    while time.monotonic() < ends_at:
-        time.sleep(LOOK_S)
-        now = cpu_below()
-        if now - before < LOOK_S * IDLE_SHARE:
-            return
-        before = now
-
-
-def cpu_below() -> float:
-    """CPU-seconds that all processes below this one have taken."""
-    total = 0.0
-    for process in psutil.Process().children(recursive=True):
-        with contextlib.suppress(psutil.Error):
-            times = process.cpu_times()
-            total += times.user + times.system
-    return total
+def rest() -> None:
+    """Begin on both sides in the same state: Ray's own processes import for seconds after `ray.init`, and a virtual
+    machine gives memory that has been free for seconds back to its host, and whoever writes there next pays for it."""
+    age_s = time.time() - psutil.Process().create_time()
+    time.sleep(max(0.0, REST_S - age_s))
 
 
 def text_pipeline(work: str, sources: list[str], output: str) -> Pipeline:

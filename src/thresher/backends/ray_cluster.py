@@ -18,15 +18,14 @@ from typing import Any
 import msgspec
 import ray
 from msgspec.structs import replace
-from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from thresher.backends.message_cluster import MessageCluster
 from thresher.backends.ray_book import RefBook
-from thresher.backends.ray_fleet import Fleet, NodeGone, NodeUp
+from thresher.backends.ray_fleet import Fleet, NodeGone, NodeUp, new_actor
 from thresher.backends.ray_link import Lent
 from thresher.backends.ray_node import Autopsy
 from thresher.backends.ray_session import kill_actor
-from thresher.backends.ray_worker import RayWorkerActor, Script
+from thresher.backends.ray_worker import Script
 from thresher.runtime import messages as msg
 from thresher.runtime.cluster import MemoryReading
 from thresher.runtime.executor import Limits
@@ -77,6 +76,8 @@ class Handle:
 
     actor: Any
     """The handle that Ray gave."""
+    begun: Any
+    """An object that is there once the actor knows which worker it is."""
     node: str
     """Where it runs."""
     unsent: list[Any] = field(default_factory=list)
@@ -205,15 +206,10 @@ class RayCluster(MessageCluster):
             share_bytes=self._share_of(worker),
         )
         needs = {} if op is None else self._fleet.asks(self._ops[op].resources, action.node)
-        actor = RayWorkerActor.options(
-            num_cpus=0,
-            max_restarts=0,
-            max_task_retries=0,
-            scheduling_strategy=NodeAffinitySchedulingStrategy(node.node_id, soft=False),
-            runtime_env=None if op is None else self._envs.get(op),
-            **needs,
-        ).remote(request, self._setup, node.surroundings, self._script)
-        handle = self._handles[worker] = Handle(actor, action.node)
+        env = None if op is None else self._envs.get(op)
+        actor = new_actor(node.node_id, runtime_env=env, **needs) if env or needs else node.take_spare()
+        begun = actor.begin.remote(request, self._setup, node.surroundings, self._script)
+        handle = self._handles[worker] = Handle(actor, begun, action.node)
         self._made_on.setdefault(action.node, set()).add(worker)
         self._started_at[worker] = time.monotonic()
         self._listeners = [listener for listener in self._listeners if listener.is_alive()]
@@ -254,6 +250,7 @@ class RayCluster(MessageCluster):
         """The thread of a worker: everything that it says, and its end."""
         ended = Ended()
         try:
+            ray.get(handle.begun)
             frames, objects = handle.actor.frames.remote(), handle.actor.objects.remote()
             for ref in frames:
                 frame, count, freed = ray.get(ref)
@@ -276,6 +273,10 @@ class RayCluster(MessageCluster):
             if isinstance(one, msg.CannotStart):
                 handle.ending = True
             self._hear(worker, one)
+
+    def _hear_started(self, worker: int, message: msg.Started) -> None:
+        super()._hear_started(worker, message)
+        self._fleet.drop_spares()
 
     def _hear_failed(self, worker: int, message: msg.Failed) -> None:
         if message.error == PAYLOAD_LOST:

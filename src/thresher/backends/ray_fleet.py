@@ -16,6 +16,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from thresher.backends.ray_node import Autopsy, NodeMeans, NodeReport, RayNodeActor
 from thresher.backends.ray_session import RayNodeFacts, RaySession, kill_actor
+from thresher.backends.ray_worker import RayWorkerActor
 from thresher.core.resources import Resources
 from thresher.errors import RunFailedError
 from thresher.runtime.accelerators import DEFAULT_MEMORY_BYTES
@@ -66,6 +67,17 @@ class Node:
     """The last measurement."""
     measuring: Any = None
     """The next one."""
+    spares: list[Any] = field(default_factory=list)
+    """Actors whose processes start while the run is still being planned."""
+
+    def take_spare(self) -> Any:
+        """An actor that asks for nothing special, and may be up already."""
+        return self.spares.pop() if self.spares else new_actor(self.node_id)
+
+    def drop_spares(self) -> None:
+        """No more workers are about to start."""
+        while self.spares:
+            kill_actor(self.spares.pop())
 
     @property
     def node_id(self) -> str:
@@ -77,6 +89,14 @@ class Node:
         count = int(self.facts.gpus)
         found = self.means.gpus if self.means is not None else ()
         return found if len(found) == count else (DEFAULT_MEMORY_BYTES,) * count
+
+
+def new_actor(node_id: str, **asks: Any) -> Any:
+    """An actor on a node, for a worker."""
+    affinity = NodeAffinitySchedulingStrategy(node_id, soft=False)
+    return RayWorkerActor.options(
+        num_cpus=0, max_restarts=0, max_task_retries=0, scheduling_strategy=affinity, **asks
+    ).remote()
 
 
 @dataclass(frozen=True)
@@ -167,7 +187,8 @@ class Fleet:
             cpus = self._had.get(facts.name) or self._quota(facts, free.get(facts.node_id, facts.cpus))
             affinity = NodeAffinitySchedulingStrategy(facts.node_id, soft=False)
             agent = RayNodeActor.options(num_cpus=cpus, max_restarts=0, scheduling_strategy=affinity).remote(facts.name)
-            self._coming[facts.name] = Node(facts, agent, cpus, asked=agent.means.remote())
+            spares = [new_actor(facts.node_id) for _ in range(cpus)]
+            self._coming[facts.name] = Node(facts, agent, cpus, asked=agent.means.remote(), spares=spares)
 
     def _quota(self, facts: RayNodeFacts, free: float) -> int:
         """CPUs of a node that the run holds."""
@@ -204,6 +225,7 @@ class Fleet:
             except ray.exceptions.RayError as error:  # it was lost before it was up
                 self._failures[name] += 1
                 self._refusal = str(error).strip()
+                node.drop_spares()
             else:
                 self._nodes[name] = node
                 found.append(node)
@@ -255,6 +277,11 @@ class Fleet:
         """A node that is up."""
         return self._nodes.get(name)
 
+    def drop_spares(self) -> None:
+        """All workers that were wanted at once have started."""
+        for node in self._up():
+            node.drop_spares()
+
     def asks(self, needs: Resources, name: str) -> dict[str, Any]:
         """What a worker asks Ray for."""
         asked: dict[str, Any] = {}
@@ -303,6 +330,7 @@ class Fleet:
             self._had[name] = node.cpus
             self._failures[name] += 1
             kill_actor(node.agent)
+            node.drop_spares()
 
     def _watch(self, arrived: SimpleQueue[tuple[int, Any]]) -> None:
         while not self._ended.wait(WATCH_S) and ray.is_initialized():
@@ -352,3 +380,4 @@ class Fleet:
                 ray.wait(closing, num_returns=len(closing), timeout=ANSWER_S)
         for node in booked:
             kill_actor(node.agent)
+            node.drop_spares()

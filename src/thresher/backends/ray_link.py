@@ -131,9 +131,10 @@ class RayLink:
 class ObjectStore:
     """Where a worker puts what it emits: yielded to the driver, so that the driver owns it."""
 
-    def __init__(self, number: int, link: RayLink) -> None:
-        self.number = number
+    def __init__(self, link: RayLink, number: int = 0) -> None:
         self._link = link
+        self.number = number
+        """Of the worker, once that is known."""
         self._serial = self._count = 0
         self._freed: list[int] = []
         self._waiting: SimpleQueue[tuple[Parts, threading.Event] | None] = SimpleQueue()

@@ -56,19 +56,26 @@ class Script:
 
 
 class RayWorker:
-    """The body of an actor. Stages run in a thread of their own; Ray's threads carry messages and payloads."""
+    """The body of an actor. Stages run in a thread of their own; Ray's threads carry messages and payloads.
 
-    def __init__(self, request: msg.Fork, setup: bytes, surroundings: Surroundings, script: Script) -> None:
-        """`setup`: a `WorkerSetup`, as `setup_pickle` writes it."""
-        self._request = request
+    An actor is nobody until it is told to begin: its process can start before it is known what it will be.
+    """
+
+    def __init__(self) -> None:
+        """`begin` makes it a worker."""
         self._link = RayLink()
-        self._store = ObjectStore(request.worker, self._link)
-        self._setup, self._surroundings, self._script = setup, surroundings, script
+        self._store = ObjectStore(self._link)
         self._fault: IO[str] | None = None
         self._thread = threading.Thread(target=self._live, name="stages", daemon=True)
-        self._thread.start()
 
     # -- called by the driver -----------------------------------------------------------------------------------------
+
+    @ray.method(concurrency_group="in")
+    def begin(self, request: msg.Fork, setup: bytes, surroundings: Surroundings, script: Script) -> None:
+        """Be this worker. `setup`: a `WorkerSetup`, as `setup_pickle` writes it."""
+        self._request, self._setup, self._surroundings, self._script = request, setup, surroundings, script
+        self._store.number = request.worker
+        self._thread.start()
 
     @ray.method(concurrency_group="in", num_returns=0)
     def tell(self, number: int, frame: bytes, refs: Lent) -> None:

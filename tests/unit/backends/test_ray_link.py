@@ -89,7 +89,7 @@ class Taker:
 
 def test_a_frame_tells_how_many_payloads_were_stored_and_which_of_them_nobody_will_speak_of() -> None:
     link = RayLink()
-    store = ObjectStore(5, link)
+    store = ObjectStore(link, 5)
     taker = Taker(store)
     first, second = (store.put(encode(Task(data=bytes(1000)))) for _ in range(2))
     assert (first.arena, first.offset, second.offset) == (5, 1, 2)
@@ -107,7 +107,7 @@ def test_a_frame_tells_how_many_payloads_were_stored_and_which_of_them_nobody_wi
 
 def test_a_worker_ends_where_ray_cannot_store_what_it_made(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ray_link, "LOOK_S", 0.01)
-    store = ObjectStore(1, RayLink())
+    store = ObjectStore(RayLink(), 1)
     stream = store.objects()
 
     def fail() -> None:
@@ -144,7 +144,7 @@ def test_a_payload_that_was_taken_back_and_sent_again_is_opened(monkeypatch: pyt
     payload, parts = parts_of(Task(data="grain"))
     lent(monkeypatch, {"object": parts})
     link = RayLink()
-    reader = ObjectStore(1, link).reader()
+    reader = ObjectStore(link, 1).reader()
     link.deliver(0, frame(), [((3, 1), "object"), ((3, 1), "object")])
     reader.give_up(payload)
     assert reader.open(payload).data == "grain"
@@ -155,7 +155,7 @@ def test_an_object_that_is_lost_is_a_missing_payload(monkeypatch: pytest.MonkeyP
     payload, _ = parts_of(Task(data="grain"))
     lent(monkeypatch, {"object": ray_link.ray.exceptions.RaySystemError("gone")})
     link = RayLink()
-    reader = ObjectStore(1, link).reader()
+    reader = ObjectStore(link, 1).reader()
     link.deliver(0, frame(), [((3, 1), "object")])
     with pytest.raises(PayloadMissing, match="a payload of worker 3 is lost"):
         reader.open(payload)
@@ -174,7 +174,7 @@ def test_nobody_waits_for_a_payload_whose_node_is_known_to_be_gone(monkeypatch: 
         raise ray_link.ray.exceptions.GetTimeoutError("Ray does not know yet")
 
     monkeypatch.setattr(ray_link.ray, "get", get)
-    reader = ObjectStore(1, link).reader()
+    reader = ObjectStore(link, 1).reader()
     link.deliver(0, frame(), [((3, 1), "object")])
     with pytest.raises(PayloadMissing, match="a payload of worker 3 is lost with its node"):
         reader.open(payload)

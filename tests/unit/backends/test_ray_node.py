@@ -108,6 +108,7 @@ class Agent:
 
 def booked(monkeypatch: pytest.MonkeyPatch, session: Session, wish: Wish) -> dict[str, int]:
     monkeypatch.setattr(ray_fleet, "RayNodeActor", Agent())
+    monkeypatch.setattr(ray_fleet, "RayWorkerActor", Agent())
     fleet = Fleet(cast(Any, session), wish)
     fleet._book_new(session.nodes())
     return {name: node.cpus for name, node in fleet._coming.items()}
@@ -141,6 +142,7 @@ def test_the_head_may_be_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_node_whose_agent_died_gets_another_one_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ray_fleet, "RayNodeActor", Agent())
+    monkeypatch.setattr(ray_fleet, "RayWorkerActor", Agent())
     session = Session([facts("a", 4)], {"a" * 56: 0.0})  # Ray has not noticed yet that its CPUs are free
     fleet = Fleet(cast(Any, session), Wish())
     tries = 0
@@ -153,3 +155,19 @@ def test_a_node_whose_agent_died_gets_another_one_a_few_times(monkeypatch: pytes
         assert all(node.cpus == 4 for node in fleet._nodes.values())
         tries += 1
     assert tries == ray_fleet.TRIES
+
+
+def test_actors_that_started_early_become_the_first_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    killed: list[Any] = []
+    monkeypatch.setattr(ray_fleet, "RayNodeActor", Agent())
+    monkeypatch.setattr(ray_fleet, "kill_actor", killed.append)
+    monkeypatch.setattr(ray_fleet, "new_actor", lambda node_id: object())
+    session = Session([facts("a", 2)])
+    fleet = Fleet(cast(Any, session), Wish())
+    fleet._book_new(session.nodes())
+    node = fleet._nodes["a"] = fleet._coming.pop("a")
+    first, second = node.spares
+    assert {node.take_spare()} <= {first, second}
+    fleet.drop_spares()
+    assert len(killed) == 1, "nobody needed the other one"
+    assert node.take_spare() not in (first, second), "later workers get new ones"
