@@ -47,6 +47,7 @@ class Command:
     env: Mapping[str, str] = field(default_factory=dict)  # added to this process's environment
     cwd: Path = ROOT  # where it runs
     first_result: Callable[[], bool] | None = None  # says whether its first result is there; polled while it runs
+    hides_cpu: bool = False  # processes of it end without telling their CPU time, as Ray's do: it passes for others'
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,13 +143,12 @@ def interleave(commands: Sequence[Command], repeats: int, memory: bool = False) 
             measured[command.label].append(result)
             line = f"  round {number + 1}/{repeats}  {command.label}: {result.wall_s:.2f} s"
             print(f"{line}, others kept {result.others_cores:.1f} cores busy", file=sys.stderr, flush=True)
-    _warn_of_disturbance(measured)
+    _warn_of_disturbance([one for command in commands if not command.hides_cpu for one in measured[command.label]])
     return measured
 
 
-def _warn_of_disturbance(measured: Mapping[str, Sequence[Measurement]]) -> None:
+def _warn_of_disturbance(runs: Sequence[Measurement]) -> None:
     """Say how many runs shared the machine. None is left out: choosing rounds afterwards would choose the result."""
-    runs = [one for several in measured.values() for one in several]
     disturbed = sum(one.others_cores > _DISTURBED_CORES for one in runs)
     if disturbed:
         print(f"  CAUTION: {disturbed} of {len(runs)} runs shared the machine with other work (more than")

@@ -86,18 +86,20 @@ def data_juicer_operators(source: Path, output: Path, suffix: str = "") -> Comma
 def nemo_copy(source: Path, output: Path, first_result: Callable[[], bool] | None = None) -> Command:
     """NeMo Curator copying JSON lines on two CPUs."""
     argv: list[str | Path] = [NEMO.python, SCRIPTS / "nemo_copy.py", source, output]
-    return Command(NEMO.title, argv, output, _nemo_environment(), first_result=first_result)
+    return Command(NEMO.title, argv, output, _nemo_environment(), first_result=first_result, hides_cpu=True)
 
 
 def nemo_heuristics(source: Path, output: Path, suffix: str = "") -> Command:
     """NeMo Curator filtering JSON lines by the 22 English rules on two CPUs."""
     argv: list[str | Path] = [NEMO.python, SCRIPTS / "nemo_heuristics.py", source, output]
-    return Command(NEMO.title + suffix, argv, output, _nemo_environment())
+    return Command(NEMO.title + suffix, argv, output, _nemo_environment(), hides_cpu=True)
 
 
 def nemo_noop(tasks: int) -> Command:
     """NeMo Curator passing tasks through three stages that do nothing."""
-    return Command(NEMO.title, [NEMO.python, SCRIPTS / "nemo_noop.py", str(tasks)], env=_nemo_environment())
+    return Command(
+        NEMO.title, [NEMO.python, SCRIPTS / "nemo_noop.py", str(tasks)], env=_nemo_environment(), hides_cpu=True
+    )
 
 
 def _nemo_environment() -> dict[str, str]:

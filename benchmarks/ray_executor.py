@@ -56,7 +56,8 @@ def both(work: str, inputs: list[str], repeats: int) -> dict[str, list[dict[str,
     commands = []
     for name in ("local", "ray"):
         folder = scratch(f"ray-{work}-{name}")
-        commands.append(Command(name, [sys.executable, script, work, name, folder, *inputs], folder))
+        argv = [sys.executable, script, work, name, folder, *inputs]
+        commands.append(Command(name, argv, folder, hides_cpu=name == "ray"))
     measured = interleave(commands, repeats)
     return {name: [json.loads(one.stdout.splitlines()[-1]) for one in runs] for name, runs in measured.items()}
 
