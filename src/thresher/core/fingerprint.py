@@ -14,7 +14,7 @@ from typing import Any
 from thresher.core.stage import ProcessingStage, SinkStage
 
 _NO_INFLUENCE = frozenset(
-    {"resources", "batch_size", "timeout_s", "max_attempts", "runtime_env", "storage_options", "name"}
+    {"resources", "batch_size", "timeout_s", "max_attempts", "runtime_env", "storage_options", "name", "columns_read"}
 )
 """Attributes of a stage that do not change what it writes."""
 

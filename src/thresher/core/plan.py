@@ -23,6 +23,7 @@ from thresher.core.checks import (
     check_places,
     check_task_types,
 )
+from thresher.core.needed_columns import read_less
 from thresher.core.pipeline import Pipeline, Stage
 from thresher.core.resources import Resources
 from thresher.core.scores import ScorePlan, ScoreSource, score_columns
@@ -158,6 +159,8 @@ def make_plan(pipeline: Pipeline, settings: PlanSettings | None = None, *, initi
     check_ordered(stages)
     check_task_types(stages)
     check_columns(stages)
+    if not settings.keep_dropped:
+        stages = read_less(stages)
     if settings.keep_scores:
         check_keeps_scores(stages)
     ops, entries = _fused(stages, settings)

@@ -32,6 +32,8 @@ class ProcessingStage(Generic[In, Out]):
     runtime_env: dict[str, Any] | None = None
     row_wise: bool = True
     """Batch borders mean nothing to this stage, so batches may be cut, split and put together."""
+    looks_at_inputs_only: bool = False
+    """It looks at no other column than those of `inputs()`: a reader may leave out what nobody needs."""
     deterministic: bool = True
     fans_out: bool = False
     """The stage makes several tasks of one: what it makes may run elsewhere."""
@@ -154,6 +156,10 @@ class SourceStage(ProcessingStage[Task, Out]):
         """The columns of every record, where that is certain before reading; `None` where it is not."""
         return None
 
+    def reading_only(self, columns: list[str]) -> SourceStage[Out]:
+        """A reader of the same records that may leave out all other columns; by itself it leaves out none."""
+        return self
+
     def parse(self, task: Task) -> Out:
         """Make a task of a chunk. What is already parsed is returned as it is."""
         raise TypeError(f"{type(self).__name__} must define parse()")
@@ -203,6 +209,8 @@ class SinkStage(ProcessingStage[In, Out]):
     """The output folder or URL."""
     mode: str = "error"
     """What to do with an output folder that holds something foreign: `error`, `overwrite` or `append`."""
+    fields: list[str] | None = None
+    """Columns that are written; `None`: all."""
     target_file_size: int | None = None
     """Join the files of consecutive units up to this size."""
     storage_options: dict[str, Any] | None = None

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, ClassVar
@@ -26,6 +27,8 @@ class ParquetReader(FileReader):
     """Reads Parquet (.parquet, .pq)."""
 
     wanted: ClassVar[Wanted] = Wanted("ParquetReader", (".parquet", ".pq"))
+    columns_read: list[str] | None = None
+    """What the plan needs of the `fields`; `None`: all of them."""
 
     def list_units(self) -> Iterator[Unit]:
         """All units in input order, found while the caller goes on; only the footers of files are read."""
@@ -46,6 +49,12 @@ class ParquetReader(FileReader):
         if names is None or self.fields is None:
             return self.fields if names is None else names
         return [name for name in names if name in self.fields]
+
+    def reading_only(self, columns: list[str]) -> ParquetReader:
+        """Columns lie apart in a file: those that nobody needs are not read."""
+        less = copy.copy(self)
+        less.columns_read = [name for name in columns if self.fields is None or name in self.fields]
+        return less
 
     def read(self, unit: Unit, context: ReadContext) -> Iterator[SourceItem]:
         """Batches of rows, each with its number in the file as id."""
@@ -69,7 +78,8 @@ class ParquetReader(FileReader):
                 yield opened
                 return
             end = opened.metadata.num_row_groups if piece.end < 0 else piece.end
-            yield from read_row_groups(opened, range(piece.start, end), piece.row, self.fields, context)
+            columns = self.fields if self.columns_read is None else self.columns_read
+            yield from read_row_groups(opened, range(piece.start, end), piece.row, columns, context)
 
     def parse(self, task: Task) -> DocumentBatch:
         """Rows come parsed."""

@@ -12,6 +12,8 @@ from thresher.stages.text.chain import field_name
 class AddId(ProcessingStage[DocumentBatch, DocumentBatch]):
     """Write each record's id into a column; the same input gives the same ids on every run, machine and executor."""
 
+    looks_at_inputs_only = True
+
     def __init__(self, id_field: str, id_prefix: str | None = None, overwrite: bool = False) -> None:
         """The id is the record's own, `file12:offset`, behind `<id_prefix>_` if there is one.
 

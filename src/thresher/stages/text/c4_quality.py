@@ -49,6 +49,8 @@ class C4QualityFilter(ProcessingStage[DocumentBatch, DocumentBatch]):
     are left. `thresher.stages.text.sentences` says what a sentence is.
     """
 
+    looks_at_inputs_only = True
+
     def __init__(  # noqa: PLR0913 - the parameters that users of datatrove know
         self,
         split_paragraph: bool = True,

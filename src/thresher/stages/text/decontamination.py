@@ -42,6 +42,8 @@ class Decontamination(ProcessingStage[DocumentBatch, DocumentBatch]):
     per machine and set of files, and shared by all workers.
     """
 
+    looks_at_inputs_only = True
+
     def __init__(  # noqa: PLR0913 - all but the first have a default
         self,
         evaluation_sets: EvaluationSets,

@@ -27,6 +27,8 @@ class DocumentSplitter(ProcessingStage[DocumentBatch, DocumentBatch]):
     A segment has all other fields of its document, and the document's id with `/0`, `/1` and so on behind it.
     """
 
+    looks_at_inputs_only = True
+
     def __init__(self, separator: str, text_field: str = "text", segment_id_field: str = "segment_id") -> None:
         """`separator`: where to cut; it is in no segment. `segment_id_field`: gets the segment's number, from 0 on."""
         if not isinstance(separator, str) or not separator:

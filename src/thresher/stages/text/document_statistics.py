@@ -92,6 +92,8 @@ USUAL = ["characters", "words", "lines", "mean_word_length", "alphabetic_share",
 class DocumentStatistics(ProcessingStage[DocumentBatch, DocumentBatch]):
     """Write numbers about each document's text into columns; the report has a histogram of each."""
 
+    looks_at_inputs_only = True
+
     def __init__(
         self,
         statistics: list[str] | None = None,

@@ -30,6 +30,8 @@ _KERNELS = ["thresher.kernels.json_text", "thresher.kernels.edits", "thresher.ke
 class Modify(ProcessingStage[DocumentBatch, DocumentBatch]):
     """Rewrite each document's text with a function or a modifier; a list of them is a chain, applied in order."""
 
+    looks_at_inputs_only = True
+
     def __init__(
         self,
         modifier_fn: Callable[[str], str] | DocumentModifier | list[Callable[[str], str] | DocumentModifier],

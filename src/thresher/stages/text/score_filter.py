@@ -26,6 +26,8 @@ from thresher.stages.text.link import (
 class TextJudge(JudgingStage[DocumentBatch, DocumentBatch]):
     """What `Score` and `ScoreFilter` share: a chain of rules over the texts of a batch."""
 
+    looks_at_inputs_only = True
+
     _judges: list[Any]
 
     @abstractmethod
@@ -175,6 +177,8 @@ class Score(TextJudge):
 
 class Filter(JudgingStage[DocumentBatch, DocumentBatch]):
     """Keep documents by the value of a column: a function of it, or the `keep_document` of a rule, says which."""
+
+    looks_at_inputs_only = True
 
     def __init__(
         self,

@@ -19,6 +19,8 @@ _CHUNK = 2**20
 class TokenCounter(ProcessingStage[DocumentBatch, DocumentBatch]):
     """Write the number of tokens of each document's text into a column; the report has their sum."""
 
+    looks_at_inputs_only = True
+
     def __init__(
         self,
         tokenizer: str,
