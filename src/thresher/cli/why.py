@@ -68,10 +68,10 @@ def execute(arguments: argparse.Namespace) -> int:
 
 def _plan(arguments: argparse.Namespace, run_dir: str, options: dict[str, Any]) -> Plan | None:
     """The pipeline of the run; `None`, with a warning, where the recipe is not at hand."""
-    from thresher.core.plan import make_plan
+    from thresher.core.plan import PlanSettings, make_plan
 
     try:
-        return make_plan(load_kept_recipe(arguments, run_dir, options).pipeline())
+        return make_plan(load_kept_recipe(arguments, run_dir, options).pipeline(), PlanSettings(whole_records=True))
     except RefusedError as error:
         if arguments.recipe is not None or arguments.settings or arguments.trust:
             raise

@@ -99,6 +99,8 @@ class PlanSettings:
     """Ceiling for driver and workers together; 0: none."""
     keep_dropped: bool = False
     """Whether dropped records are kept for `dropped_to`."""
+    whole_records: bool = False
+    """Whether all columns are read, also those that make no difference to the output."""
     keep_scores: bool = False
     """Whether scores are kept in the run folder."""
     known_scores: ScoreSource | None = None
@@ -159,7 +161,7 @@ def make_plan(pipeline: Pipeline, settings: PlanSettings | None = None, *, initi
     check_ordered(stages)
     check_task_types(stages)
     check_columns(stages)
-    if not settings.keep_dropped:
+    if not settings.keep_dropped and not settings.whole_records:
         stages = read_less(stages)
     if settings.keep_scores:
         check_keeps_scores(stages)

@@ -109,6 +109,12 @@ def test_a_run_can_go_on_with_dropped_records_kept_or_not(table: str) -> None:
     assert fingerprint(less, "1.0") == fingerprint(everything, "1.0")
 
 
+def test_who_asks_for_whole_records_gets_them(table: str) -> None:
+    stages = [ParquetReader(table), LONG, KEEPS_URL]
+    plan = make_plan(Pipeline("p", stages=stages), PlanSettings(whole_records=True))
+    assert getattr(plan.source, "columns_read", None) is None
+
+
 def test_lines_of_json_are_read_as_ever() -> None:
     assert columns_read(JsonlReader("in"), LONG, KEEPS_URL) is None
 
