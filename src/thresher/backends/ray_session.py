@@ -6,6 +6,8 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import socket
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,6 +16,8 @@ from thresher.errors import MissingPackageError, RunFailedError, UsageError
 
 HEAD = "node:__internal_head__"
 """The resource by which Ray marks the head node."""
+CONNECT_S = 5.0
+"""How long a cluster may take to accept a connection."""
 LEAVE_S = 3.0
 """How long the processes of a private cluster may take to end by themselves."""
 LEAST_STORE_BYTES = 96 * 2**20
@@ -85,6 +89,8 @@ class RaySession:
             "runtime_env": request.runtime_env,
         }
         address = request.address or os.environ.get("RAY_ADDRESS") or None
+        if address is not None:
+            refuse_silent(address)
         try:
             if address is not None and address != "local":
                 context = ray.init(address=address, **common)
@@ -99,10 +105,7 @@ class RaySession:
                     **common,
                 )
         except ConnectionError as error:
-            raise UsageError(
-                f"address: no Ray cluster answers at {address!r} ({error}). Start one with `ray start --head`, give "
-                "the address that it prints, or leave address out for a private one on this machine"
-            ) from error
+            raise _no_answer(address or "local", error) from error
         except Exception as error:  # Ray raises nothing narrower, whatever is missing or too late
             if request.dashboard and "missing packages" in str(error):
                 raise MissingPackageError("the dashboard needs more of Ray: pip install 'ray[default]'") from error
@@ -126,6 +129,37 @@ class RaySession:
         if self._opened:
             self._opened = False
             end_ray()
+
+
+def refuse_silent(address: str) -> None:
+    """Refuse an address where nobody listens. Ray itself would try for minutes, and say so in its own words."""
+    place = address.removeprefix("ray://")
+    if address == "auto":
+        place = _current_cluster()
+    host, _, port = place.rpartition(":")
+    if not host or not port.isdecimal():
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), CONNECT_S).close()
+    except OSError as error:
+        raise _no_answer(address, f"{place}: {error.strerror or error}") from error
+
+
+def _current_cluster() -> str:
+    """The address of the cluster that was last started on this machine, as Ray notes it: `auto` means that one."""
+    folder = os.environ.get("RAY_TMPDIR") or tempfile.gettempdir()
+    try:
+        with open(os.path.join(folder, "ray", "ray_current_cluster"), encoding="utf-8") as file:
+            return file.read().strip()
+    except OSError:
+        return ""
+
+
+def _no_answer(address: str, reason: object) -> UsageError:
+    return UsageError(
+        f"address: no Ray cluster answers at {address!r} ({reason}). Start one with `ray start --head`, give "
+        "the address that it prints, or leave address out for a private one on this machine"
+    )
 
 
 def end_ray() -> None:
