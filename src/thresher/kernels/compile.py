@@ -72,7 +72,15 @@ def _compile(missing: list[str], tell: Callable[[str], None]) -> None:
             process.kill()
             process.wait()
     _prove_loading(missing)
+    _tidy()
     tell(f"the text kernels are compiled ({time.monotonic() - started:.0f} s)")
+
+
+def _tidy() -> None:
+    from thresher.kernels.old_builds import remove_old_builds
+
+    with contextlib.suppress(OSError):  # somebody else removes them, or the folder is not to be listed
+        remove_old_builds()
 
 
 def _prove_loading(modules: list[str]) -> None:
