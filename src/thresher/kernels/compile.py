@@ -14,10 +14,10 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 from thresher.kernels import cache
-from thresher.kernels.proven import CHOICE, NATIVELY, QUICKLY
+from thresher.kernels.proven import CHOICE, NATIVELY, QUICKLY, is_untried, note_tried, note_untried
 
 if TYPE_CHECKING:
     import subprocess
@@ -40,6 +40,8 @@ def compile_missing(modules: Sequence[str], tell: Callable[[str], None]) -> None
     """Compile the kernels of some modules of this package, and of those that they need, where they are not in the cache
     yet. `tell` gets lines for the user."""
     if are_ready(modules):
+        if is_untried():
+            _try_what_was_left()
         return
     wanted = _with_needed(modules)
     with _alone(tell):
@@ -61,6 +63,7 @@ def _compile(missing: list[str], tell: Callable[[str], None]) -> None:
         tell(f"compiled kernels are kept in {cache.folder()}: the user's cache folder cannot be written to")
     tell(f"compiling the text kernels for this machine, once (about {about} s)")
     started = time.monotonic()
+    note_untried()
     running: dict[str, subprocess.Popen[bytes]] = {}
     waiting = list(missing)
     try:
@@ -72,8 +75,21 @@ def _compile(missing: list[str], tell: Callable[[str], None]) -> None:
             process.kill()
             process.wait()
     _prove_loading(missing)
+    note_tried()
     _tidy()
     tell(f"the text kernels are compiled ({time.monotonic() - started:.0f} s)")
+
+
+def _try_what_was_left() -> None:
+    """A start that compiled was killed before it tried what it had made; or it is still at it, and will."""
+    with _file_of_lock() as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return
+        if is_untried():
+            _prove_loading([name for name in map(_module_name, sorted(os.listdir(_HERE))) if name and _is_ready(name)])
+            note_tried()
 
 
 def _tidy() -> None:
@@ -147,7 +163,7 @@ def _import_alone(module: str) -> None:
 @contextlib.contextmanager
 def _alone(tell: Callable[[str], None]) -> Iterator[None]:
     """One start at a time compiles; the others wait, and find everything there."""
-    with open(os.path.join(cache.folder(), "lock"), "a", encoding="ascii") as file:
+    with _file_of_lock() as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -156,6 +172,10 @@ def _alone(tell: Callable[[str], None]) -> Iterator[None]:
         except OSError:
             pass  # a file system without locks: both compile, and the files of one replace those of the other
         yield
+
+
+def _file_of_lock() -> IO[str]:
+    return open(os.path.join(cache.folder(), "lock"), "a", encoding="ascii")
 
 
 # -- which modules, and whether they are there ------------------------------------------------------------------------
@@ -186,6 +206,12 @@ def _source(module: str) -> str:
 
 def _path(module: str) -> str:
     return os.path.join(_HERE, f"{module}.py")
+
+
+def _module_name(entry: str) -> str:
+    """The module that a file of this package holds; empty if it holds none with kernels."""
+    name, ending = os.path.splitext(entry)
+    return name if ending == ".py" and _has_kernels(name) else ""
 
 
 def _is_ready(module: str) -> bool:

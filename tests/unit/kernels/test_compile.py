@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from thresher.kernels import cache, compile
+from thresher.kernels.proven import QUICKLY, is_untried, note_tried, note_untried
 
 NOTE = "import os\nwith open(os.environ['NOTE_IN'] + '/' + __name__.rpartition('.')[2], 'a') as file: file.write('x')\n"
 KERNEL = "\n@njit(\n'signature')\ndef f(): ...\n"
@@ -85,3 +86,39 @@ def test_a_temporary_folder_is_told(modules: Path, monkeypatch: pytest.MonkeyPat
 def test_a_module_that_cannot_be_compiled_is_named_with_its_error(modules: Path) -> None:
     with pytest.raises(compile.CannotCompile, match=r"loops\.broken could not be compiled:(.|\n)*no such processor"):
         compile.compile_missing(["broken"], lambda line: None)
+
+
+def test_what_a_killed_start_has_compiled_is_tried_by_the_next_one(
+    modules: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(compiled: list[str]) -> None:
+        raise KeyboardInterrupt
+
+    tried: list[list[str]] = []
+    with monkeypatch.context() as patched:
+        patched.setattr(compile, "_prove_loading", killed)
+        with pytest.raises(KeyboardInterrupt):
+            compile.compile_missing(["left"], lambda line: None)
+    assert compile.are_ready(["left"])
+    assert is_untried()
+    monkeypatch.setattr(compile, "_prove_loading", tried.append)
+    compile.compile_missing(["left"], lambda line: None)
+    compile.compile_missing(["left"], lambda line: None)
+    assert tried == [["base", "left"]], "once, and all that is there"
+    assert not is_untried()
+
+
+def test_while_something_is_compiled_nothing_counts_as_proven(modules: Path) -> None:
+    QUICKLY.note(went_well=True)
+    note_untried()
+    assert not QUICKLY.is_proven()
+    note_tried()
+    assert QUICKLY.is_proven()
+
+
+def test_a_start_that_needs_nothing_more_does_not_wait_for_one_that_compiles(modules: Path) -> None:
+    compile.compile_missing(["base"], lambda line: None)
+    note_untried()
+    with compile._alone(lambda line: None):
+        compile.compile_missing(["base"], lambda line: None)
+        assert is_untried(), "whoever compiles tries it"

@@ -7,14 +7,15 @@ import os
 import platform
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from tests.unit.kernels.compiled import compiled_and_tried
 from thresher.kernels import cache
-from thresher.kernels.compile import compile_missing
 from thresher.kernels.intrinsics import BYTES
 from thresher.kernels.line_feeds import note_line_feeds
 from thresher.kernels.native import NativeKernel, load
@@ -37,8 +38,9 @@ ONLY_HERE = pytest.mark.skipif(platform.machine() != "x86_64", reason="kernels n
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _compiled() -> None:
-    compile_missing(["line_feeds", "utf8", "places"], lambda line: None)
+def _compiled() -> Iterator[None]:
+    with compiled_and_tried("line_feeds", "utf8", "places"):
+        yield
 
 
 def run(code: str, **environment: str) -> subprocess.CompletedProcess[str]:

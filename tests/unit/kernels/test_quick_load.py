@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.unit.kernels.compiled import compiled_and_tried
 from thresher.kernels import cache
 from thresher.kernels.proven import CHOICE, QUICKLY
 
@@ -30,12 +31,10 @@ print(own(1))
 
 
 def test_kernels_of_ours_load_quickly_once_that_is_proven_and_code_of_users_compiles_as_ever() -> None:
-    from thresher.kernels.compile import compile_missing
-
-    compile_missing(["places"], lambda line: None)
-    done = subprocess.run(
-        [sys.executable, "-c", LOAD], capture_output=True, text=True, check=True, env={**os.environ, CHOICE: "0"}
-    )
+    with compiled_and_tried("places"):
+        done = subprocess.run(
+            [sys.executable, "-c", LOAD], capture_output=True, text=True, check=True, env={**os.environ, CHOICE: "0"}
+        )
     assert done.stdout.split() == ["3", "True", "False", "2"], "nothing was set up for compiling until it was needed"
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.unit.kernels.compiled import compiled_and_tried
 from thresher import (
     DocumentBatch,
     JsonlReader,
@@ -70,8 +71,9 @@ def test_a_worker_has_its_kernels_before_its_first_batch(tmp_path: Path) -> None
 def test_where_lines_are_judged_by_kernels_workers_start_without_arrow_and_numba(tmp_path: Path) -> None:
     filtering = [ScoreFilter(WordCountFilter(1))]
     preload.compile_kernels(make_plan(Pipeline("rules", stages=[JsonlReader("x"), *filtering])))
-    counted = seen(tmp_path, filtering, LineWitness())
-    assert counted == {"with_arrow": 0, "with_numba": int(not NATIVELY.is_proven())}
+    with compiled_and_tried():
+        counted = seen(tmp_path, filtering, LineWitness())
+        assert counted == {"with_arrow": 0, "with_numba": int(not NATIVELY.is_proven())}
 
 
 @pytest.mark.parametrize(
