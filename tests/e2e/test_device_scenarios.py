@@ -144,6 +144,12 @@ QUARTERS_AND_A_WHOLE = Scenario(
 )
 RECYCLED = Scenario((Shape(0.5, 2, fan_out=4), Shape(1.0, setup_s=0.2)), devices=2, tasks=40, worker_max_tasks=10)
 
+TRIED_AGAIN_AND_WAITING_FOR_ROOM = Scenario(
+    (Shape(0.25, cost_s=0.01, fan_out=4, kills=True, raises=True), Shape(1.0, 1, kills=True, raises=True)),
+    devices=4,
+    tasks=52,
+)
+
 
 @settings(
     max_examples=12,
@@ -153,6 +159,7 @@ RECYCLED = Scenario((Shape(0.5, 2, fan_out=4), Shape(1.0, setup_s=0.2)), devices
 )
 @example(QUARTERS_AND_A_WHOLE)
 @example(RECYCLED)
+@example(TRIED_AGAIN_AND_WAITING_FOR_ROOM)
 @given(scenarios)
 def test_every_record_arrives_once_and_no_device_is_given_away_twice(scenario: Scenario) -> None:
     options: dict[str, Any] = {"execution_mode": scenario.execution_mode, "autoscale_interval_s": 0.2}
