@@ -6,7 +6,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import time
 from collections.abc import Iterator
 
 from thresher.kernels import cache
@@ -16,9 +15,9 @@ UNUSED_S = 90 * 86400.0
 _BUILD = re.compile(r"kernels-[0-9a-f]{16}")
 
 
-def remove_old_builds(now_s: float | None = None) -> None:
-    """Remove what is old beside the build that is in use."""
-    now_s = time.time() if now_s is None else now_s
+def remove_old_builds() -> None:
+    """Remove what is old beside the build that is in use, to which something was just added."""
+    now_s = os.stat(cache.folder()).st_mtime
     for path in _other_builds():
         if now_s - _last_used(path) > UNUSED_S:
             shutil.rmtree(path, ignore_errors=True)
