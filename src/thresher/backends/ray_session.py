@@ -133,9 +133,7 @@ class RaySession:
 
 def refuse_silent(address: str) -> None:
     """Refuse an address where nobody listens. Ray itself would try for minutes, and say so in its own words."""
-    place = address.removeprefix("ray://")
-    if address == "auto":
-        place = _current_cluster()
+    place = (_meant_by_auto() if address == "auto" else address).removeprefix("ray://")
     host, _, port = place.rpartition(":")
     if not host or not port.isdecimal():
         return
@@ -145,8 +143,16 @@ def refuse_silent(address: str) -> None:
         raise _no_answer(address, f"{place}: {error.strerror or error}") from error
 
 
-def _current_cluster() -> str:
-    """The address of the cluster that was last started on this machine, as Ray notes it: `auto` means that one."""
+def _meant_by_auto() -> str:
+    """Where Ray will look: `RAY_ADDRESS`, a cluster that runs on this machine (it finds that one itself: empty), or the
+    last one that was started here, which it has noted."""
+    import psutil
+
+    said = os.environ.get("RAY_ADDRESS")
+    if said:
+        return said
+    if any(process.info["name"] == "gcs_server" for process in psutil.process_iter(["name"])):
+        return ""
     folder = os.environ.get("RAY_TMPDIR") or tempfile.gettempdir()
     try:
         with open(os.path.join(folder, "ray", "ray_current_cluster"), encoding="utf-8") as file:

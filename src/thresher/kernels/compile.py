@@ -28,6 +28,8 @@ _CODE = "import sys; sys.path[:] = {path!r}; from {package}.compile import _impo
 _PROOF = "import sys; sys.path[:] = {path!r}; from {package}.proof import prove; prove({modules!r})"
 _IMPORT = re.compile(rf"^from {re.escape(_PACKAGE)}\.(\w+) import", re.MULTILINE)
 _KERNEL = re.compile(r"^@(kernel|njit)\(", re.MULTILINE)
+_READY = ".ready"
+"""How names of files end that say that a module is compiled."""
 SECONDS_EACH = 3.0
 """About how long a module takes: for the line that tells the user to wait."""
 
@@ -88,7 +90,8 @@ def _try_what_was_left() -> None:
         except OSError:
             return
         if is_untried():
-            _prove_loading([name for name in map(_module_name, sorted(os.listdir(_HERE))) if name and _is_ready(name)])
+            ready = (entry.removesuffix(_READY) for entry in os.listdir(cache.folder()) if entry.endswith(_READY))
+            _prove_loading(sorted(ready))
             note_tried()
 
 
@@ -208,18 +211,12 @@ def _path(module: str) -> str:
     return os.path.join(_HERE, f"{module}.py")
 
 
-def _module_name(entry: str) -> str:
-    """The module that a file of this package holds; empty if it holds none with kernels."""
-    name, ending = os.path.splitext(entry)
-    return name if ending == ".py" and _has_kernels(name) else ""
-
-
 def _is_ready(module: str) -> bool:
     return os.path.exists(_mark(module))
 
 
 def _mark(module: str) -> str:
-    return os.path.join(cache.folder(), f"{module}.ready")
+    return os.path.join(cache.folder(), module + _READY)
 
 
 def _mark_ready(module: str) -> None:

@@ -147,8 +147,7 @@ class WorkerProcess:
 
     def _flush(self) -> None:
         self._say_done()
-        ended = self._reader.ended()
-        if ended:
+        if ended := self._reader.ended():
             self._channel.queue(msg.Returned(ended))
         if news := suspicions().take_news():
             self._channel.queue(msg.Cleared(news))

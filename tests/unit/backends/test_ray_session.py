@@ -6,6 +6,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -14,10 +15,22 @@ from thresher.errors import UsageError
 
 
 @pytest.fixture
-def somebody() -> Iterator[str]:
-    """The address of something that accepts connections."""
+def somebody() -> Iterator[socket.socket]:
+    """Something that accepts connections."""
     with socket.create_server(("127.0.0.1", 0)) as server:
-        yield f"127.0.0.1:{server.getsockname()[1]}"
+        server.settimeout(20)
+        yield server
+
+
+def place_of(server: socket.socket) -> str:
+    return f"127.0.0.1:{server.getsockname()[1]}"
+
+
+def was_called(server: socket.socket) -> bool:
+    """Whether somebody has connected; waits for it."""
+    caller, _ = server.accept()
+    caller.close()
+    return True
 
 
 @pytest.fixture
@@ -35,24 +48,50 @@ def test_an_address_where_nobody_listens_is_refused(nobody: str, scheme: str) ->
         refuse_silent(scheme + nobody)
 
 
-def test_the_cluster_that_auto_means_may_be_gone(
-    nobody: str, somebody: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where Ray notes the last cluster of a machine on which none runs."""
     monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
-    refuse_silent("auto")  # Ray has noted none; it says that itself
-    note = tmp_path / "ray" / "ray_current_cluster"
-    note.parent.mkdir()
-    note.write_text(somebody)
-    refuse_silent("auto")
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setattr("psutil.process_iter", lambda attributes: iter(()))
+    (tmp_path / "ray").mkdir()
+    return tmp_path / "ray" / "ray_current_cluster"
+
+
+def test_the_cluster_that_auto_means_may_be_gone(nobody: str, note: Path) -> None:
     note.write_text(nobody)
     with pytest.raises(UsageError, match=f"answers at 'auto' .{nobody}: Connection refused"):
         refuse_silent("auto")
 
 
-def test_where_somebody_listens_ray_is_asked(somebody: str) -> None:
-    refuse_silent(somebody)
+def test_auto_means_what_the_environment_says_before_all(
+    nobody: str, somebody: socket.socket, note: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    note.write_text(nobody)
+    monkeypatch.setenv("RAY_ADDRESS", place_of(somebody))
+    refuse_silent("auto")
+    assert was_called(somebody)
 
 
-@pytest.mark.parametrize("address", ["local", "anything else"])
-def test_what_is_no_place_is_left_to_ray(address: str) -> None:
+@pytest.mark.parametrize("address", ["local", "anything else", "auto"])
+def test_what_is_no_place_is_left_to_ray(address: str, note: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`auto` is none where Ray has noted nothing."""
+    called: list[object] = []
+    monkeypatch.setattr(socket, "create_connection", lambda *given: called.append(given))
     refuse_silent(address)
+    assert not called
+
+
+def test_a_cluster_that_runs_here_is_found_by_ray(nobody: str, note: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    running = SimpleNamespace(info={"name": "gcs_server"})
+    monkeypatch.setattr("psutil.process_iter", lambda attributes: iter([running]))
+    note.write_text(nobody)
+    called: list[object] = []
+    monkeypatch.setattr(socket, "create_connection", lambda *given: called.append(given))
+    refuse_silent("auto")
+    assert not called
+
+
+def test_where_somebody_listens_ray_is_asked(somebody: socket.socket) -> None:
+    refuse_silent(place_of(somebody))
+    assert was_called(somebody)
