@@ -30,7 +30,7 @@ help:
 	@echo 'make search     the tests with random examples, with new ones each time'
 	@echo 'make soak       2,000 random kills, and the tally of what they cost'
 	@echo 'make all-extras install every extra into .venv'
-	@echo 'make check      format, lint, types, import law, spelling'
+	@echo 'make check      format, lint, types, import rules, spelling, files that one unit crosses'
 	@echo 'make format     rewrite the code in the house format'
 	@echo 'make bench      every performance claim (QUICK=1: little data, PEERS=0: without the other tools)'
 	@echo 'make peers      install the tools that the benchmarks compare with'
@@ -58,6 +58,7 @@ check: $(VENV)/.dev-installed
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/codespell
+	$(BIN)/python tools/walk.py --check
 
 format: $(VENV)/.dev-installed
 	$(BIN)/ruff check --fix .

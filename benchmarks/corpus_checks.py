@@ -19,11 +19,11 @@ from corpus import corpus_folder
 from kernels import MB, corpus_texts
 from tables import Spread, print_table, write_results
 
-from thresher.kernels.cache import use_own_folder
-from thresher.kernels.counts import Texts
+from thresher.kernels.build.cache import use_own_folder
+from thresher.kernels.counts.text_counts import Texts
 from thresher.stages.text import index_file
 from thresher.stages.text.decontamination import normalized_words
-from thresher.stages.text.rules.url_blocklist import UrlBlocklistFilter
+from thresher.stages.text.rules.web.url_blocklist import UrlBlocklistFilter
 
 ENTRIES = 1_000_000
 WORDS = 13
@@ -48,7 +48,7 @@ def main() -> None:
 
 def _decontamination(texts: Texts) -> list[tuple[str, float]]:
     """Megabytes of text per second, by the kernel with two sizes of index, and by the plain definition."""
-    from thresher.kernels.decontamination import fold_table, look_up, make_table
+    from thresher.kernels.edits.decontamination import fold_table, look_up, make_table
 
     folds, size = fold_table(), int(texts.ends[-1]) / MB
     found = []

@@ -194,9 +194,10 @@ def run_once(command: Command, memory: bool = False) -> Measurement:
 
 
 def _environment(command: Command) -> dict[str, str]:
-    """What the command sees; a setting of this shell against byte code would make every start compile anew."""
+    """What the command sees; a setting of this shell against byte code would make every start compile anew, and what is
+    compiled in the background would disturb the others."""
     inherited = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    return {**inherited, **command.env}
+    return {**inherited, "THRESHER_BACKGROUND_COMPILE": "0", **command.env}
 
 
 def _watch(

@@ -2,7 +2,7 @@
 """How fast each group of counts is on one core: texts of the corpus in a buffer, in batches of two megabytes.
 
 The speed is text per second of CPU time of the process, so that other work on the machine disturbs it little. A group
-that builds on the places of words is measured with the places known, as in a chain of rules; `places` is their cost.
+that builds on the positions of words is measured with these known, as in a chain of rules; `positions` is their cost.
 With `--group NAME` just that one (several times for several).
 """
 
@@ -18,16 +18,16 @@ import numpy as np
 from corpus import corpus_folder
 from tables import Spread, print_table, print_target, write_results
 
-from thresher.kernels.cache import use_own_folder
-from thresher.kernels.counts import PADDING, Count, Rows, Texts, Work
-from thresher.kernels.groups import COUNTS, load_group
+from thresher.kernels.build.cache import use_own_folder
+from thresher.kernels.counts.groups import COUNTS, load_group
+from thresher.kernels.counts.text_counts import PADDING, Count, Rows, Texts, Work
 
 MB = 10**6
 BATCH_BYTES = 2 * MB
 MOST_BYTES = 100 * MB
 """So much text is enough for a steady figure."""
-ALONE = ("characters", "letters", "urls", "places")
-"""Groups that need no places."""
+ALONE = ("characters", "letters", "urls", "positions")
+"""Groups that need no positions."""
 PARAMETERS = {
     "top_ngram_characters": (2, 3, 4),
     "duplicate_ngram_characters": (5, 6, 7, 8, 9, 10),
@@ -37,7 +37,7 @@ PARAMETERS = {
     "long_lines": (200,),
 }
 """The parameters that rules ask for; 0 where nothing is said."""
-TARGETS = {"characters": 1000, "places": 1000, "words": 500, "lines": 1000}
+TARGETS = {"characters": 1000, "positions": 1000, "words": 500, "lines": 1000}
 """Megabytes a second that a group is meant to reach."""
 
 
@@ -71,13 +71,13 @@ def main() -> None:
 
 def measured(texts: Texts, batches: Sequence[Rows], group: str) -> float:
     """Seconds of CPU time that a group takes for all batches."""
-    compute, places = load_group(group).compute, load_group("places").compute
+    compute, positions = load_group(group).compute, load_group("positions").compute
     counts = wanted(group)
     spent = 0.0
     for rows in batches:
         work = Work(texts)
         if group not in ALONE:
-            places(work, [], rows)
+            positions(work, [], rows)
         started = time.process_time()
         compute(work, counts, rows)
         spent += time.process_time() - started

@@ -33,7 +33,7 @@ from thresher import (
     UrlRemover,
 )
 from thresher.core.source import ReadContext
-from thresher.kernels.cache import use_own_folder
+from thresher.kernels.build.cache import use_own_folder
 
 MB = 10**6
 MODIFIERS = {
@@ -100,8 +100,8 @@ def _speed(stage: Modify, batches: Sequence[DocumentBatch]) -> float:
 
 def _scan_speeds(batches: Sequence[DocumentBatch], repeats: int) -> list[float]:
     """Of texts that are bytes already."""
-    from thresher.kernels.pii import kinds_in
-    from thresher.stages.text.text_column import text_column
+    from thresher.kernels.edits.pii import kinds_in
+    from thresher.stages.text.columns.text_column import text_column
 
     columns = [text_column(batch, "text").texts for batch in _fresh(batches)]
     size = sum(int((texts.ends - texts.starts).sum()) for texts in columns)

@@ -25,25 +25,25 @@ from corpus import corpus_folder
 from harness import RECIPES, ROOT, options, scratch
 from tables import Spread, print_table, write_results
 
-from thresher.core.batch import DocumentBatch
-from thresher.core.recipe import load_recipe
-from thresher.core.records import RawLines, RecordIds
+from thresher.core.documents.batch import DocumentBatch
+from thresher.core.documents.records import RawLines, RecordIds
+from thresher.core.recipes.recipe import load_recipe
 from thresher.core.scores import JudgingStage
 from thresher.core.source import ReadContext
 from thresher.core.task import RawChunk
-from thresher.kernels import groups
-from thresher.kernels.cache import use_own_folder
-from thresher.kernels.counts import Count, Group, Rows, Work
-from thresher.stages.io import json_lines
-from thresher.stages.io.compressed_writer import COMPRESSIONS, ZSTD_LEVEL
-from thresher.stages.io.compression import unpack
-from thresher.stages.io.content import Content
-from thresher.stages.io.jsonl_reader import JsonlReader
-from thresher.stages.io.jsonl_writer import JsonlWriter
-from thresher.stages.io.lines import record_spans
-from thresher.stages.io.parquet_reader import ParquetReader
-from thresher.stages.io.parquet_writer import ParquetWriter
-from thresher.stages.io.parquet_writer_pieces import piece_table
+from thresher.kernels.build.cache import use_own_folder
+from thresher.kernels.counts import groups
+from thresher.kernels.counts.text_counts import Count, Group, Rows, Work
+from thresher.stages.io.compression.content import Content
+from thresher.stages.io.compression.unpack import unpack
+from thresher.stages.io.jsonl import json_lines
+from thresher.stages.io.jsonl.compressed_writer import COMPRESSIONS, ZSTD_LEVEL
+from thresher.stages.io.jsonl.lines import record_spans
+from thresher.stages.io.jsonl.reader import JsonlReader
+from thresher.stages.io.jsonl.writer import JsonlWriter
+from thresher.stages.io.parquet.pieces import piece_table
+from thresher.stages.io.parquet.reader import ParquetReader
+from thresher.stages.io.parquet.writer import ParquetWriter
 
 MB = 10**6
 READING, LINES, UTF8, JSON = "reading", "finding lines", "checking UTF-8", "checking JSON, taking the texts"

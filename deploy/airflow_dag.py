@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An Airflow DAG that runs a recipe once a day. What may pass is tried again, what never will fails at once."""
+"""An Airflow DAG that runs a recipe once a day. Temporary failures are retried, permanent ones fail at once."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ COMMAND = [
     "--quiet",
 ]
 TRY_AGAIN = {1, 130, 143}
-"""Failed for a reason that may pass, or ended by a signal: the same command goes on with what is left."""
+"""Exit codes of temporary failures and signals: the same command continues with what is left."""
 
 
 @task(retries=3, retry_delay=timedelta(minutes=5))
 def curate(day: str) -> None:
-    """Run to the end; the exit code says what to do next."""
+    """Run the command; its exit code decides whether Airflow retries."""
     code = subprocess.run([part.format(day=day) for part in COMMAND], check=False).returncode
-    if code < 0:  # ended by a signal before it could say so itself
+    if code < 0:  # ended by a signal before it could exit with a code of its own
         code = 128 - code
     if code in TRY_AGAIN:
         raise AirflowException(f"thresher ended with {code}; the next attempt goes on with what is left")
@@ -39,7 +39,7 @@ def curate(day: str) -> None:
 
 @dag(schedule="@daily", start_date=datetime(2025, 1, 1, tzinfo=UTC), catchup=False, max_active_runs=1)
 def thresher_daily() -> None:
-    """Each day's folder is a run of its own."""
+    """Run each day's folder as a separate run."""
     curate("{{ ds }}")
 
 

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Run a command of Thresher again while its exit code says that this may help. For cron, systemd timers and the like.
+# Run a Thresher command again while its exit code indicates that a retry may help. For cron, systemd timers and the like.
 #   deploy/run-until-done.sh thresher run recipe.yaml input_path=/shared/raw output_path=/shared/clean --quiet
 # ATTEMPTS (default 5) and WAIT_S (default 60) may be set in the environment.
 set -uo pipefail

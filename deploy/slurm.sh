@@ -1,15 +1,15 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# One Ray cluster on the nodes of a Slurm job, and one run on it. No job array: the scheduler of Thresher shares the work out.
+# One Ray cluster on the nodes of a Slurm job, and one run on it. No job array: Thresher's scheduler distributes the work.
 #   sbatch --nodes=16 deploy/slurm.sh recipe.yaml input_path=/shared/raw output_path=/shared/clean
-# What follows the script goes to `thresher run`. The exit code is that of Thresher.
+# All arguments of the script are passed to `thresher run`. The exit code is that of Thresher.
 #SBATCH --job-name=thresher
 #SBATCH --nodes=4
 #SBATCH --ntasks-per-node=1
 #SBATCH --exclusive
 #SBATCH --mem=0
 #SBATCH --time=24:00:00
-# Ten minutes before the end the run is told to end: what is committed stays, and the same command goes on.
+# Ten minutes before the end the run gets SIGTERM: committed output stays, and the same command resumes the run.
 #SBATCH --signal=B:TERM@600
 #SBATCH --requeue
 set -euo pipefail
@@ -67,7 +67,7 @@ if kill -0 "$driver" 2>/dev/null; then # a signal ended the wait; the run is end
     wait "$driver" || code=$?
 fi
 
-# 1: failed for a reason that may pass; 143: told to end. The same command goes on with what is left.
+# 1: failed for a reason that may be temporary; 143: SIGTERM. The same command continues with what is left.
 if [ "${THRESHER_REQUEUE:-0}" = 1 ] && { [ "$code" = 1 ] || [ "$code" = 143 ]; }; then
     scontrol requeue "$SLURM_JOB_ID"
 fi

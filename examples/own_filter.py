@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The demo's pipeline in Python, with a rule and a modifier of our own.
+"""The demo's pipeline in Python, with a custom rule and a custom modifier.
 
 Run it from anywhere: `python examples/own_filter.py [INPUT [OUTPUT]]`. There is no main guard, and none is needed:
 workers never import this script again.
@@ -29,26 +29,26 @@ from thresher import (
 
 
 class QuotesFilter(DocumentFilter):
-    """Keeps narration: documents in which not too much is between quotation marks."""
+    """Keep narration: drop documents with too many quotation marks."""
 
     def __init__(self, max_quote_marks_per_word: float = 0.05) -> None:
         self.max_quote_marks_per_word = max_quote_marks_per_word
 
     def score_document(self, text: str) -> float:
-        """Quotation marks per word."""
+        """Return the number of quotation marks per word."""
         marks = sum(text.count(mark) for mark in '"»«„“”')
         return marks / max(len(text.split()), 1)
 
     def keep_document(self, score: float) -> bool:
-        """Whether there are few enough of them."""
+        """Return True if there are few enough of them."""
         return score <= self.max_quote_marks_per_word
 
 
 class TrailingSpaceRemover(DocumentModifier):
-    """Takes the white space off the ends of lines."""
+    """Remove white space from the ends of lines."""
 
     def modify_document(self, text: str) -> str:
-        """The same lines without what nobody sees."""
+        """Return the text without white space at the ends of its lines."""
         return "\n".join(line.rstrip() for line in text.split("\n"))
 
 
@@ -57,7 +57,7 @@ target = sys.argv[2] if len(sys.argv) > 2 else "own-filter-output"
 
 pipeline = Pipeline(
     name="own-filter",
-    description="Running text in which nobody talks too much.",
+    description="Running text without much dialogue.",
     stages=[
         JsonlReader(source, blocksize="1MB"),
         Modify([NewlineNormalizer(), TrailingSpaceRemover()]),

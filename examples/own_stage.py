@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stages of our own: one that adds columns and drops documents, one made of a function, one that makes several of one.
+"""Custom stages: one that adds columns and drops documents, one made from a function, one that splits batches.
 
 Run it from anywhere: `python examples/own_stage.py [INPUT [OUTPUT]]`.
 """
@@ -23,7 +23,7 @@ from thresher import (
 
 
 class Dialogue(ProcessingStage[DocumentBatch, DocumentBatch]):
-    """Counts words and lines of speech, and drops documents of a few words."""
+    """Count words and lines of speech, and drop very short documents."""
 
     resources = Resources(cpus=1.0)
 
@@ -31,15 +31,15 @@ class Dialogue(ProcessingStage[DocumentBatch, DocumentBatch]):
         self.min_words = min_words
 
     def inputs(self) -> tuple[list[str], list[str]]:
-        """The column it reads; a pipeline in which nothing provides it is refused before it runs."""
+        """Return the column it reads; a pipeline in which no stage provides it is refused before it runs."""
         return ["data"], ["text"]
 
     def outputs(self) -> tuple[list[str], list[str]]:
-        """The columns it adds."""
+        """Return the columns it adds."""
         return ["data"], ["words", "spoken_lines"]
 
     def process(self, task: DocumentBatch) -> DocumentBatch:
-        """One batch: ids, counts, retries and failing records are the framework's business."""
+        """Process one batch; the framework handles ids, counts, retries and failing records."""
         texts = task.values("text")
         odd = [row for row, text in enumerate(texts) if not isinstance(text, str)]
         if odd:
@@ -55,15 +55,15 @@ class Dialogue(ProcessingStage[DocumentBatch, DocumentBatch]):
 
 @processing_stage(name="sources")
 def without_fragment(task: DocumentBatch) -> DocumentBatch:
-    """The source without the number of the chapter."""
+    """Remove the number of the chapter from the source."""
     return task.replace("source", [str(source or "unknown").split(" #")[0] for source in task.values("source")])
 
 
 class Halves(ProcessingStage[DocumentBatch, DocumentBatch]):
-    """Makes two batches of each one; what is yielded flows on at once."""
+    """Split each batch in two; each half continues as soon as it is yielded."""
 
     def process(self, task: DocumentBatch) -> Iterator[DocumentBatch]:
-        """First one half, then the other. Records that are only moved keep their ids."""
+        """Yield one half, then the other. Records that are only moved keep their ids."""
         middle = len(task) // 2
         yield task.take(range(middle))
         yield task.take(range(middle, len(task)))

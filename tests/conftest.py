@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import gc
 import itertools
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,6 +17,9 @@ from hypothesis import settings
 settings.register_profile("steady", deadline=None, derandomize=True)
 settings.register_profile("search", deadline=None, print_blob=True)
 settings.load_profile("steady")
+
+# Tests compile what they need, and leave no processes behind.
+os.environ["THRESHER_BACKGROUND_COMPILE"] = "0"
 
 _BUCKETS = itertools.count(1)
 

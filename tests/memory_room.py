@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 
-from thresher.runtime.memory import proportional_bytes
+from thresher.runtime.memory.usage import proportional_bytes
 
 PER_BYTE = 2
 """What a byte of the driver adds to the least memory of a plan (1.6), and room for it to grow during a test."""

@@ -14,7 +14,7 @@ def use_white_space() -> None:
     from datatrove.utils import word_tokenizers
 
     sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "src"))
-    from thresher.stages.text.sentences import split_sentences
+    from thresher.stages.text.c4.quality import split_sentences
 
     class WhiteSpace(word_tokenizers.WordTokenizer):
         def word_tokenize(self, text):

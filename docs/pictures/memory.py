@@ -17,7 +17,7 @@ import json
 import sys
 from pathlib import Path
 
-from thresher.core.sizes import show_size
+from thresher.core.arguments.sizes import show_size
 from thresher.observe.event_log import read_log
 from thresher.scheduler.events import MemorySample
 from thresher.scheduler.log import decode_line

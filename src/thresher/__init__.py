@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from thresher.version import __version__
 
-TYPE_CHECKING = False  # as in `typing`, whose import would be half the time that importing this package takes
+TYPE_CHECKING = False  # like `typing.TYPE_CHECKING`, without importing `typing`, which would double the import time
 if TYPE_CHECKING:
     from typing import Any
 
@@ -15,27 +15,26 @@ if TYPE_CHECKING:
     from thresher.backends.ray_data import RayDataExecutor
     from thresher.backends.serial import SerialExecutor
     from thresher.backends.xenna import XennaExecutor
-    from thresher.core.batch import DocumentBatch
+    from thresher.core.documents.batch import DocumentBatch
     from thresher.core.pipeline import Pipeline
-    from thresher.core.recipe import load_recipe
+    from thresher.core.recipes.recipe import load_recipe
     from thresher.core.resources import NodeInfo, Resources, WorkerMetadata
     from thresher.core.result import RunResult
     from thresher.core.stage import CompositeStage, ProcessingStage, processing_stage
     from thresher.core.task import EmptyTask, FileGroupTask, Task
     from thresher.errors import ThresherError
-    from thresher.stages.io.jsonl_reader import JsonlReader
-    from thresher.stages.io.jsonl_writer import JsonlWriter
-    from thresher.stages.io.parquet_reader import ParquetReader
-    from thresher.stages.io.parquet_writer import ParquetWriter
+    from thresher.stages.io.jsonl.reader import JsonlReader
+    from thresher.stages.io.jsonl.writer import JsonlWriter
+    from thresher.stages.io.parquet.reader import ParquetReader
+    from thresher.stages.io.parquet.writer import ParquetWriter
     from thresher.stages.text.add_id import AddId
-    from thresher.stages.text.c4_bad_words import C4BadWordsFilter
-    from thresher.stages.text.c4_quality import C4QualityFilter
+    from thresher.stages.text.c4.bad_words import C4BadWordsFilter
+    from thresher.stages.text.c4.quality import C4QualityFilter
     from thresher.stages.text.decontamination import Decontamination
-    from thresher.stages.text.document_filter import DocumentFilter
-    from thresher.stages.text.document_joiner import DocumentJoiner
     from thresher.stages.text.document_modifier import DocumentModifier
-    from thresher.stages.text.document_splitter import DocumentSplitter
     from thresher.stages.text.document_statistics import DocumentStatistics
+    from thresher.stages.text.judging.rule import DocumentFilter
+    from thresher.stages.text.judging.score_filter import Filter, Score, ScoreFilter
     from thresher.stages.text.modifiers.boilerplate_string import BoilerPlateStringModifier
     from thresher.stages.text.modifiers.fasttext_label import FastTextLabelModifier
     from thresher.stages.text.modifiers.line_remover import LineRemover
@@ -48,50 +47,52 @@ if TYPE_CHECKING:
     from thresher.stages.text.modifiers.unicode_reformatter import UnicodeReformatter
     from thresher.stages.text.modifiers.url_remover import UrlRemover
     from thresher.stages.text.modify import Modify
-    from thresher.stages.text.rules.alpha import AlphaFilter
-    from thresher.stages.text.rules.boiler_plate_string import BoilerPlateStringFilter
-    from thresher.stages.text.rules.bullets import BulletsFilter
-    from thresher.stages.text.rules.c4_paragraph import C4ParagraphFilter
-    from thresher.stages.text.rules.common_english_words import CommonEnglishWordsFilter
-    from thresher.stages.text.rules.ellipsis import EllipsisFilter
-    from thresher.stages.text.rules.fasttext_lang_id import FastTextLangId, LanguageFilter
-    from thresher.stages.text.rules.fasttext_quality import FastTextQualityFilter
-    from thresher.stages.text.rules.fineweb_quality import FineWebQualityFilter
-    from thresher.stages.text.rules.general_comment_to_code import GeneralCommentToCodeFilter
-    from thresher.stages.text.rules.gopher_quality import GopherQualityFilter
-    from thresher.stages.text.rules.gopher_repetition import GopherRepetitionFilter
-    from thresher.stages.text.rules.histogram import HistogramFilter
-    from thresher.stages.text.rules.html_boilerplate import HTMLBoilerplateFilter
-    from thresher.stages.text.rules.long_word import LongWordFilter
-    from thresher.stages.text.rules.mean_word_length import MeanWordLengthFilter
-    from thresher.stages.text.rules.non_alpha_numeric import NonAlphaNumericFilter
-    from thresher.stages.text.rules.number_of_lines_of_code import NumberOfLinesOfCodeFilter
-    from thresher.stages.text.rules.numbers import NumbersFilter
-    from thresher.stages.text.rules.parentheses import ParenthesesFilter
-    from thresher.stages.text.rules.per_extension import PerExtensionFilter
-    from thresher.stages.text.rules.pornographic_urls import PornographicUrlsFilter
-    from thresher.stages.text.rules.punctuation import PunctuationFilter
-    from thresher.stages.text.rules.python_comment_to_code import PythonCommentToCodeFilter
-    from thresher.stages.text.rules.regex_rule import RegexFilter
-    from thresher.stages.text.rules.repeated_lines import RepeatedLinesFilter
-    from thresher.stages.text.rules.repeated_lines_by_char import RepeatedLinesByCharFilter
-    from thresher.stages.text.rules.repeated_paragraphs import RepeatedParagraphsFilter
-    from thresher.stages.text.rules.repeated_paragraphs_by_char import RepeatedParagraphsByCharFilter
-    from thresher.stages.text.rules.repeating_duplicate_ngrams import RepeatingDuplicateNGramsFilter
-    from thresher.stages.text.rules.repeating_top_ngrams import RepeatingTopNGramsFilter
+    from thresher.stages.text.rules.characters.character_shares import (
+        AlphaFilter,
+        NonAlphaNumericFilter,
+        NumbersFilter,
+        ParenthesesFilter,
+        WhiteSpaceFilter,
+    )
+    from thresher.stages.text.rules.characters.histogram import HistogramFilter
+    from thresher.stages.text.rules.characters.patterns import RegexFilter, SubstringFilter
+    from thresher.stages.text.rules.code.comments import GeneralCommentToCodeFilter, PythonCommentToCodeFilter
+    from thresher.stages.text.rules.code.html_boilerplate import HTMLBoilerplateFilter
+    from thresher.stages.text.rules.code.number_of_lines_of_code import NumberOfLinesOfCodeFilter
+    from thresher.stages.text.rules.code.per_extension import PerExtensionFilter
+    from thresher.stages.text.rules.code.xml_header import XMLHeaderFilter
+    from thresher.stages.text.rules.lines.boiler_plate_string import BoilerPlateStringFilter
+    from thresher.stages.text.rules.lines.c4_paragraph import C4ParagraphFilter
+    from thresher.stages.text.rules.lines.line_marks import BulletsFilter, EllipsisFilter, PunctuationFilter
+    from thresher.stages.text.rules.lines.repeated_ngrams import (
+        RepeatingDuplicateNGramsFilter,
+        RepeatingTopNGramsFilter,
+    )
+    from thresher.stages.text.rules.lines.repeated_passages import (
+        RepeatedLinesByCharFilter,
+        RepeatedLinesFilter,
+        RepeatedParagraphsByCharFilter,
+        RepeatedParagraphsFilter,
+    )
+    from thresher.stages.text.rules.models.fasttext_lang_id import FastTextLangId, LanguageFilter
+    from thresher.stages.text.rules.models.fasttext_quality import FastTextQualityFilter
     from thresher.stages.text.rules.sampler import SamplerFilter
-    from thresher.stages.text.rules.substring import SubstringFilter
-    from thresher.stages.text.rules.symbols_to_words import SymbolsToWordsFilter
-    from thresher.stages.text.rules.token_count import TokenCountFilter
-    from thresher.stages.text.rules.tokenizer_fertility import TokenizerFertilityFilter
-    from thresher.stages.text.rules.unigram_log_prob import UnigramLogProbFilter
-    from thresher.stages.text.rules.url_blocklist import UrlBlocklistFilter
-    from thresher.stages.text.rules.urls import UrlsFilter
-    from thresher.stages.text.rules.white_space import WhiteSpaceFilter
-    from thresher.stages.text.rules.word_count import WordCountFilter
-    from thresher.stages.text.rules.words_without_alphabets import WordsWithoutAlphabetsFilter
-    from thresher.stages.text.rules.xml_header import XMLHeaderFilter
-    from thresher.stages.text.score_filter import Filter, Score, ScoreFilter
+    from thresher.stages.text.rules.sets.fineweb_quality import FineWebQualityFilter
+    from thresher.stages.text.rules.sets.gopher_quality import GopherQualityFilter
+    from thresher.stages.text.rules.sets.gopher_repetition import GopherRepetitionFilter
+    from thresher.stages.text.rules.web.url_blocklist import UrlBlocklistFilter
+    from thresher.stages.text.rules.web.urls import PornographicUrlsFilter, UrlsFilter
+    from thresher.stages.text.rules.words.tokens import TokenCountFilter, TokenizerFertilityFilter
+    from thresher.stages.text.rules.words.unigram_log_prob import UnigramLogProbFilter
+    from thresher.stages.text.rules.words.word_counts import (
+        CommonEnglishWordsFilter,
+        LongWordFilter,
+        MeanWordLengthFilter,
+        WordCountFilter,
+    )
+    from thresher.stages.text.rules.words.word_shares import SymbolsToWordsFilter, WordsWithoutAlphabetsFilter
+    from thresher.stages.text.segments.document_joiner import DocumentJoiner
+    from thresher.stages.text.segments.document_splitter import DocumentSplitter
     from thresher.stages.text.token_counter import TokenCounter
 
 __all__ = [

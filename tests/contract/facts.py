@@ -107,7 +107,9 @@ SIGNATURES: dict[str, str] = {
     "JsonlReader": READER,
     "ParquetReader": READER,
     "JsonlWriter": "path, fields=None, compression=None, target_file_size=None, mode='error', storage_options=None",
-    "ParquetWriter": "path, fields=None, compression='zstd', target_file_size=None, mode='error', storage_options=None",
+    "ParquetWriter": (
+        "path, fields=None, compression='zstd', target_file_size=None, mode='error', storage_options=None, schema=None"
+    ),
     "ScoreFilter": "filter_obj, text_field='text', score_field=None, invert=False",
     "Score": "score_fn, score_field, text_field='text'",
     "Filter": "filter_fn, filter_field, invert=False",
@@ -280,6 +282,7 @@ COMMANDS = [
     "rethreshold",
     "replay",
     "simulate",
+    "warm-up",
 ]
 PLANNED_COMMANDS = [
     "compare",
@@ -345,6 +348,7 @@ FLAGS = {
         "--svg",
         "--json",
     ],
+    "warm-up": ["--quiet", "--json"],
 }
 PLANNED_FLAGS = {"run": {"--metrics-port", "--dashboard"}}
 EXIT_CODES = {
@@ -393,9 +397,7 @@ ACTIONS = [
     "GrantCredit",
     "Resume",
     "Release",
-    "Split",
     "Requeue",
-    "Quarantine",
     "Commit",
     "Finish",
     "Fail",

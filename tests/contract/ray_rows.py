@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from thresher.backends import ray_session
 from thresher.backends.ray import RayExecutor
 from thresher.backends.ray_actor_pool import RayActorPoolExecutor
 from thresher.backends.ray_data import RayDataExecutor
+from thresher.backends.ray_nodes import session as ray_session
 from thresher.backends.xenna import XennaExecutor, set_environment
-from thresher.ledger.place import JOIN_PREFIX
+from thresher.ledger.stores.commit_target import JOIN_PREFIX
 from thresher.observe.event_log import read_log
 from thresher.scheduler import events as ev
 from thresher.scheduler.log import decode_line
@@ -33,7 +33,7 @@ RAY_EXECUTORS: dict[str, Callable[[], Any]] = {
     "xenna-unfused": lambda: XennaExecutor(fusion=False),
 }
 """Made when a test wants one; where the package is missing the test is skipped."""
-SLOW = ("ray-batch", "actor-pool-unfused", "ray-data-unfused", "xenna", "xenna-unfused")
+SLOW = ("ray-batch", "ray-unfused", "actor-pool-unfused", "ray-data-unfused", "xenna", "xenna-unfused")
 """Rows that only `make test-all` runs: variants of others, and an engine that takes its time to start."""
 
 

@@ -45,10 +45,10 @@ from tests.contract.facts import (
 from thresher import errors
 from thresher.cli import main as cli
 from thresher.cli.arguments import Parser
-from thresher.core.recipe import KEYS, OPTIONS
-from thresher.core.recipe_stages import SETTINGS
+from thresher.core.arguments.sizes import parse_size
+from thresher.core.recipes.recipe import KEYS, OPTIONS
+from thresher.core.recipes.stages import SETTINGS
 from thresher.core.registry import EXECUTORS, entries, load_executor
-from thresher.core.sizes import parse_size
 from thresher.core.unit import file12, file_stem, unit_id
 from thresher.scheduler import actions, events
 
@@ -178,7 +178,7 @@ def test_every_command_is_there_or_planned() -> None:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_command_has_these_flags(command: str) -> None:
-    module = __import__(f"thresher.cli.{command}", fromlist=["add_arguments"])
+    module = __import__(f"thresher.cli.commands.{command.replace('-', '_')}", fromlist=["add_arguments"])
     parser = Parser(prog=command, description="")
     module.add_arguments(parser)
     usage = parser.format_help()
@@ -277,7 +277,7 @@ def test_the_output_is_named_after_source_and_unit(finished: tuple[Path, threshe
     assert (out / name).read_bytes() == b'{"text": "a b c"}\n'
     dropped = json.loads((out.parent / "dropped" / name).read_text())
     assert list(dropped) == ["text", "_dropped"]
-    assert set(dropped["_dropped"]) == {"stage", "rule", "score", "threshold"}
+    assert set(dropped["_dropped"]) == {"stage", "rule", "score", "threshold", "id"}
 
 
 def test_the_run_folder_holds_these_files(finished: tuple[Path, thresher.RunResult]) -> None:

@@ -10,21 +10,19 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
-from tests.contract.ray_rows import RAY_EXECUTORS, need_ray, rows, units_by_runner
-from tests.memory_room import memory_beside_this_process
+from tests.contract.ray_rows import units_by_runner
 from thresher import (
     DocumentBatch,
     DocumentFilter,
     JsonlReader,
     JsonlWriter,
-    LocalExecutor,
     ParquetReader,
     ParquetWriter,
     Pipeline,
     ProcessingStage,
-    Resources,
     RunResult,
     ScoreFilter,
     SerialExecutor,
@@ -32,40 +30,7 @@ from thresher import (
     WordCountFilter,
     processing_stage,
 )
-from thresher.core.stage import SinkStage, SourceStage
 from thresher.core.tally import counts_add_up
-
-
-class EveryStageOnADevice(LocalExecutor):
-    """Stages between reader and writer have workers of their own, each with a quarter of a declared accelerator."""
-
-    def execute(self, pipeline: Pipeline, options: Any) -> RunResult:
-        for place, stage in enumerate(pipeline.stages):
-            if isinstance(stage, ProcessingStage) and not isinstance(stage, SourceStage | SinkStage):
-                pipeline.stages[place] = stage.with_(resources=Resources(gpus=0.25))
-        return super().execute(pipeline, options)
-
-
-MakeExecutor = Callable[[], Any]
-EXECUTORS: dict[str, MakeExecutor] = {
-    "serial": SerialExecutor,
-    "serial-batch": lambda: SerialExecutor(execution_mode="batch"),
-    "serial-unfused": lambda: SerialExecutor(fusion=False),
-    "local-1": lambda: LocalExecutor(workers=1),
-    "local-2": lambda: LocalExecutor(workers=2),
-    "local-3-small": lambda: LocalExecutor(workers=3, memory=memory_beside_this_process(600 * 10**6)),
-    "local-batch": lambda: LocalExecutor(workers=2, execution_mode="batch"),
-    "local-unfused": lambda: LocalExecutor(workers=2, fusion=False),
-    "local-devices": lambda: EveryStageOnADevice(workers=1, gpus=2),
-}
-
-
-@pytest.fixture(params=[*EXECUTORS, *rows()])
-def executor(request: pytest.FixtureRequest) -> Any:
-    if request.param in EXECUTORS:
-        return EXECUTORS[request.param]()
-    need_ray(request.param)
-    return RAY_EXECUTORS[request.param]()
 
 
 def digest(folder: Path) -> dict[str, str]:
@@ -222,7 +187,7 @@ def test_fan_out_keeps_input_order(executor: Any, corpus: Path, tmp_path: Path) 
 
     result = check_same(stages, executor, tmp_path)
     assert result.counts["written"] == 3 * 898
-    # The first batch of each has as many rows as were given: those are the same records. The others are new.
+    # The first batch of each holds the given records, as the column `n` tells. The others are new.
     assert result.counts["created"] == 2 * 898
     assert result.counts["merged"] == 0
 
@@ -244,6 +209,22 @@ def test_parquet_in_and_out(executor: Any, corpus: Path, tmp_path: Path) -> None
         return [ParquetReader(str(first), blocksize="40kB"), Upper(), ParquetWriter(str(out))]
 
     check_same(stages, executor, tmp_path)
+
+
+def test_parquet_files_of_a_run_have_one_schema(executor: Any, tmp_path: Path) -> None:
+    source = tmp_path / "in"
+    source.mkdir()
+    values = ["null", "1", "2.5", '"three"', '{"four": 4}']
+    for number, value in enumerate(values):
+        lines = [f'{{"n": {n}, "text": "text {n}", "value": {value}, "only{number}": {n}}}\n' for n in range(20)]
+        (source / f"{number}.jsonl").write_text("".join(lines))
+
+    def stages(out: Path) -> list[Any]:
+        return [JsonlReader(str(source), files_per_partition=1), ParquetWriter(str(out))]
+
+    result = check_same(stages, executor, tmp_path)
+    assert len(result.output_paths) == len(values)
+    assert len({pq.read_schema(path) for path in result.output_paths}) == 1
 
 
 def test_without_a_writer_the_tasks_come_back_in_order(executor: Any) -> None:

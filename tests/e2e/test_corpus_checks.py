@@ -21,7 +21,7 @@ from thresher import (
     SerialExecutor,
     UrlBlocklistFilter,
 )
-from thresher.kernels.cache import use_own_folder
+from thresher.kernels.build.cache import use_own_folder
 
 QUESTION = "which of the following planets is the largest one in our own solar system today"
 

@@ -371,7 +371,54 @@ def test_why_finds_records_by_text_in_packed_files_and_in_parquet(
     many = account(thresher, "--text", "document number 1", "--limit", "3")
     assert len(many["matches"]) == 3
     none = thresher("why", "output", "--text", "nowhere", "--trust", "mending")
-    assert none.stdout == "no record of the input holds these words\n"
+    assert none.stdout == "no record of the input contains these words\n"
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "gz", "parquet"])
+def test_why_finds_a_record_by_a_field_of_its_own_and_says_how(kind: str, tmp_path: Path, thresher: Thresher) -> None:
+    make_input(tmp_path, kind)
+    start(tmp_path, thresher, recipe(kind))
+    by_text = account(thresher, "--text", f"document number {KEPT[-1]} ")
+    told = account(thresher, "--field", f"n={KEPT[-1]}")
+    assert (told["id"], told["ends"]) == (by_text["id"], by_text["ends"])
+    assert told["matched"] == f"by its field 'n', which is '{KEPT[-1]}'"
+    none = thresher("why", "output", "--field", "n=none", "--trust", "mending")
+    assert none.stdout == "no record of the input has 'none' in its field 'n'\n"
+
+
+def test_why_takes_a_value_of_the_field_id_and_lists_all_records_that_have_it(
+    tmp_path: Path, thresher: Thresher
+) -> None:
+    lines = [json.dumps({"id": f"doc-{n % 20}", "text": f"text {n}"}) for n in range(30)]
+    (tmp_path / "input").mkdir()
+    (tmp_path / "mending.py").write_text(STAGES)
+    (tmp_path / "input" / "a.jsonl").write_text("\n".join(lines) + "\n")
+    start(tmp_path, thresher, recipe(stages=()))
+    shown = thresher("why", "output", "doc-15", "--trust", "mending").stdout
+    assert "found      by its field 'id', which is 'doc-15'" in shown
+    assert json.loads(lines[15])["text"] in shown
+    several = account(thresher, "doc-3")
+    assert [json.loads(match["text"])["text"] for match in several["matches"]] == ["text 3", "text 23"]
+    listed = thresher("why", "output", "doc-3", "--trust", "mending").stdout
+    assert "2 records, each found by its field 'id'" in listed
+    none = thresher("why", "output", "doc-99", "--trust", "mending")
+    assert none.returncode == 2
+    assert "no record of the input has 'doc-99' in its field 'id'" in none.stderr
+
+
+def test_why_takes_an_id_that_a_stage_wrote_with_a_prefix_and_the_one_that_a_dropped_record_carries(
+    tmp_path: Path, thresher: Thresher
+) -> None:
+    make_input(tmp_path, "jsonl")
+    start(tmp_path, thresher, recipe(), "--dropped-to", "dropped")
+    [file, *_] = sorted((tmp_path / "dropped").glob("*.jsonl"))
+    dropped = json.loads(file.read_text().splitlines()[0])
+    told = account(thresher, dropped["_dropped"]["id"])
+    assert json.loads(told["record"])["n"] == dropped["n"]
+    assert told["ends"][0]["end"] == "dropped"
+    prefixed = account(thresher, f"my_docs_{dropped['_dropped']['id']}")
+    assert prefixed["id"] == dropped["_dropped"]["id"]
+    assert "ends with" in prefixed["matched"]
 
 
 def test_why_follows_a_record_to_its_children_and_a_child_to_its_end(tmp_path: Path, thresher: Thresher) -> None:
@@ -390,7 +437,7 @@ def test_why_follows_a_record_to_its_children_and_a_child_to_its_end(tmp_path: P
     assert (end["id"], end["end"], "-retry-1.jsonl" in end["file"]) == (child, "written", True)
     unborn = thresher("why", "output", f"{record_id}/777", "--trust", "mending")
     assert unborn.returncode == 2
-    assert "doing it again gives no such record. It became" in unborn.stderr
+    assert "recomputing gives no such record. It became" in unborn.stderr
 
 
 def test_why_refuses_what_is_no_id_and_says_what_one_looks_like(tmp_path: Path, thresher: Thresher) -> None:

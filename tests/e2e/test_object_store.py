@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from thresher import JsonlReader, JsonlWriter, LocalExecutor, Pipeline
+from thresher import JsonlReader, JsonlWriter, LocalExecutor, ParquetWriter, Pipeline
 
 pytestmark = pytest.mark.s3
 
@@ -34,3 +34,23 @@ def test_a_run_from_s3_to_s3_commits_and_resumes(bucket: str, s3_options: dict[s
     assert file_system.exists(f"{bucket}/out/_thresher/manifest.jsonl")
     assert not any("/tmp/" in path for path in file_system.find(f"{bucket}/out/_thresher"))
     assert run().status == "nothing-to-do"
+
+
+@pytest.mark.parametrize("target", [None, 4000])
+def test_parquet_files_on_s3_have_one_schema(bucket: str, s3_options: dict[str, Any], target: int | None) -> None:
+    import io
+
+    import pyarrow.parquet as pq
+    import s3fs
+
+    file_system = s3fs.S3FileSystem(**s3_options, skip_instance_cache=True)
+    for number, value in enumerate(("null", "1", "2.5", '"three"')):
+        line = f'{{"text": "text {number}", "value": {value}}}\n'
+        file_system.pipe(f"{bucket}/types/{number}.jsonl", line.encode())
+    reader = JsonlReader(f"s3://{bucket}/types", files_per_partition=1, storage_options=s3_options)
+    writer = ParquetWriter(f"s3://{bucket}/typed-{target}", target_file_size=target, storage_options=s3_options)
+    result = Pipeline("typed", stages=[reader, writer]).run(LocalExecutor(workers=2), progress="none")
+    tables = [pq.read_table(io.BytesIO(file_system.cat(path))) for path in result.output_paths]
+    assert sum(table.num_rows for table in tables) == 4
+    assert len({table.schema for table in tables}) == 1
+    assert not file_system.find(f"{bucket}/typed-{target}/_thresher/parts")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from thresher.cli.main import main
-from thresher.core.recipe import built_in_recipes
+from thresher.core.recipes.recipe import built_in_recipes
 
 SAMPLE = Path(__file__).parents[2] / "examples" / "demo" / "data"
 EXPECTED = {"c4", "code", "english-heuristics", "fineweb", "gopher", "multilingual-heuristics", "quick-text"}

@@ -266,9 +266,19 @@ def test_a_run_without_scores_and_an_output_of_another_run_are_refused(tmp_path:
     assert done.returncode == 2
     assert "this run kept no scores. Run it with --keep-scores" in done.stderr
     run(folder, "run", "recipe.yaml", "JsonlWriter.path=kept", "--keep-scores")
-    done = thresher(folder, "rethreshold", "kept", "Letters.least=3", "--output", "kept", "--trust", "own")
+    done = thresher(folder, "rethreshold", "kept", "Letters.least=3", "--output", "output", "--trust", "own")
     assert done.returncode == 4
     assert "belongs to a run of a different pipeline" in done.stderr
+
+
+@pytest.mark.parametrize("output", ["kept", "./kept/", "kept/_thresher"])
+def test_the_run_whose_scores_are_used_is_never_replaced(output: str, kept: Path) -> None:
+    before = {path: path.stat().st_mtime_ns for path in sorted((kept / "kept").rglob("*"))}
+    arguments = ("Letters.least=3", "--output", output, "--trust", "own", "--fresh")
+    done = thresher(kept, "rethreshold", "kept", *arguments)
+    assert (done.returncode, "Traceback" in done.stderr) == (4, False)
+    assert f"--output {output} belongs to the run whose scores are used; choose another path" in done.stderr
+    assert {path: path.stat().st_mtime_ns for path in sorted((kept / "kept").rglob("*"))} == before
 
 
 def test_a_changed_input_is_refused(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ import pytest
 
 from tests.faults.disturbed import Disturbed, Scene
 
-PATIENCE_S = 30.0
+PATIENCE_S = 100.0
 """How long something may take that must happen; a limit for a hang, not a measure of speed."""
 
 Start = Callable[..., "Script"]

@@ -15,8 +15,8 @@ import pytest
 
 from tests.faults.conftest import wait_until, wait_until_gone
 from tests.faults.test_object_store_faults import objects, unfinished_uploads
-from thresher.ledger.find import read_manifest
-from thresher.ledger.store import open_store
+from thresher.ledger.folder.find import read_manifest
+from thresher.ledger.stores.store import open_store
 
 pytestmark = pytest.mark.s3
 PROJECT = Path(__file__).parents[2]

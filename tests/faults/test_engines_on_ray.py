@@ -23,6 +23,8 @@ import pytest
 from tests.contract.ray_rows import OWN_WARNINGS, end_ray, need_ray, units_by_runner
 from tests.faults.ray_scene import RayNodes
 from thresher import DocumentBatch, JsonlReader, JsonlWriter, LocalExecutor, Pipeline, ProcessingStage, Resources
+from thresher.backends import ray_actor_pool
+from thresher.backends.ray import RayExecutor
 from thresher.backends.ray_actor_pool import RayActorPoolExecutor
 from thresher.backends.ray_data import RayDataExecutor
 from thresher.backends.xenna import XennaExecutor
@@ -79,7 +81,7 @@ class OnADevice(ProcessingStage[DocumentBatch, DocumentBatch]):
 
 
 class HangsOnNode(ProcessingStage[DocumentBatch, DocumentBatch]):
-    """Tells where it is, and does not come back from one node."""
+    """Touch a file per node; never return on one node, and return on the others only after that one was reached."""
 
     def __init__(self, folder: str, node: str) -> None:
         self.folder = folder
@@ -91,7 +93,7 @@ class HangsOnNode(ProcessingStage[DocumentBatch, DocumentBatch]):
 
     def process(self, task: DocumentBatch) -> DocumentBatch:
         Path(self.folder, self.here).touch()
-        while self.here == self.node:
+        while self.here == self.node or not Path(self.folder, self.node).exists():
             time.sleep(0.1)
         return task
 
@@ -170,6 +172,50 @@ def test_a_node_that_is_lost_costs_what_it_had_in_hand(corpus: Path, tmp_path: P
         run(corpus, tmp_path / "expected", [], LocalExecutor(workers=1))
         assert digest(tmp_path / "out") == digest(tmp_path / "expected")
         assert whole_units(results[0].run_dir) >= results[0].units_total // 2
+    finally:
+        nodes.close()
+
+
+BUSY: dict[str, Callable[..., Any]] = {
+    "ray": RayExecutor,
+    "actor-pool": RayActorPoolExecutor,
+    "ray-data": RayDataExecutor,
+}
+
+
+@pytest.mark.parametrize("name", BUSY)
+def test_a_cluster_of_which_another_job_holds_a_part_is_enough(name: str, corpus: Path, tmp_path: Path) -> None:
+    """1. Another job holds 0.1 of 3 CPUs. 2. The run ends with what is left, without the machine of the driver."""
+    need_ray(name)
+    end_ray()
+    nodes = RayNodes(num_cpus=3)
+    try:
+        with nodes.other_job(0.1):
+            result = run(corpus, tmp_path / "out", [], BUSY[name](address=nodes.address))
+        run(corpus, tmp_path / "expected", [], LocalExecutor(workers=1))
+        assert digest(tmp_path / "out") == digest(tmp_path / "expected")
+        if name != "ray":
+            assert whole_units(result.run_dir) == result.units_total > 5
+    finally:
+        nodes.close()
+
+
+def test_a_pool_that_gets_no_worker_says_what_it_waited_for(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """1. Another job holds the only CPU. 2. The pool gives up and says why. 3. The units run without it."""
+    end_ray()
+    monkeypatch.setattr(ray_actor_pool, "UP_S", 1.0)
+    nodes = RayNodes(num_cpus=1)
+    try:
+        with nodes.other_job(1):
+            stages = [JsonlReader(str(corpus), blocksize="6kB"), JsonlWriter(str(tmp_path / "out"))]
+            executor = RayActorPoolExecutor(address=nodes.address)
+            result = Pipeline("f", stages=stages).run(executor, progress="lines")
+        assert result.counts["written"] == 600
+        told = capfd.readouterr().err
+        assert "the actor pool failed" in told
+        assert "another job may hold what it needs" in told
     finally:
         nodes.close()
 

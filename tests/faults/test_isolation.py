@@ -48,6 +48,11 @@ def leave() -> None:
     os._exit(3)
 
 
+def leave_well() -> None:
+    """The same, as if all was well."""
+    os._exit(0)
+
+
 def hang() -> None:
     """A call that never comes back."""
     while True:
@@ -74,6 +79,7 @@ FAULTS: dict[str, Callable[[], None]] = {
     "segfault": segfault,
     "kill": kill_itself,
     "exit": leave,
+    "exit 0": leave_well,
     "hang": hang,
     "deaf": hang_deaf,
     "hang in C": hang_in_c,
@@ -83,6 +89,7 @@ ERRORS = {
     "segfault": "worker-crashed",
     "kill": "out-of-memory",
     "exit": "worker-crashed",
+    "exit 0": "worker-crashed",
     "hang": "timeout",
     "deaf": "timeout",
     "hang in C": "timeout",
@@ -222,7 +229,7 @@ def test_a_record_that_crashes_its_worker_is_set_aside_and_all_others_are_writte
     tmp_path: Path, shape: str, poison: str
 ) -> None:
     stage, fusion = STAGES[shape]
-    poisons = {17: poison, 40: "error", 41: poison, 250: poison}
+    poisons = {17: poison, 40: "error", 41: "exit 0" if poison == "exit" else poison, 250: poison}
     write_input(tmp_path / "in", poisons)
     run(tmp_path, stage(), fusion=fusion)
     check(tmp_path, poisons)
@@ -276,6 +283,7 @@ def test_a_batch_that_may_not_be_cut_is_set_aside_as_a_whole(tmp_path: Path) -> 
     assert sorted(set_aside(tmp_path)) == list(range(150))
 
 
+@pytest.mark.timeout(900)  # 40 workers are started: that takes minutes beside other work on all cores
 def test_a_thousand_poisoned_records_among_a_hundred_thousand(tmp_path: Path) -> None:
     chance = random.Random(4)
     numbers = chance.sample(range(100_000), 1000)

@@ -8,6 +8,7 @@ import random
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -208,4 +209,43 @@ def test_only_leases_and_dates_for_people_look_at_the_wall_clock() -> None:
         for path in (SOURCES / "thresher").rglob("*.py")
         if any(word in path.read_text() for word in ("time.time", "datetime.now", "localtime", "utcnow"))
     }
-    assert users <= {"ledger/open_run.py", "ledger/run.py", "ledger/request.py", "ledger/lock.py"}, users
+    assert users <= {f"ledger/folder/{name}.py" for name in ("open_run", "opening", "request", "lock")}, users
+
+
+LIMITED = """
+import resource, sys
+from thresher.cli.main import main
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]), resource.RLIM_INFINITY))
+sys.exit(main(sys.argv[2:]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("options", "limit", "code", "said"),
+    [
+        (["--executor", "serial"], 400_000, 1, "ulimit -f"),
+        (["--workers", "1"], 400_000, 2, "ulimit -f"),
+        (["--workers", "1"], 2**30, 0, ""),
+    ],
+)
+def test_a_limit_of_file_sizes_is_told_by_name_and_without_it_the_run_goes_on(
+    tmp_path: Path, options: list[str], limit: int, code: int, said: str
+) -> None:
+    lines = "".join(f'{{"text": "record {n} {"word " * 40}"}}\n' for n in range(4_000))
+    (tmp_path / "in.jsonl").write_text(lines)
+    (tmp_path / "recipe.yaml").write_text(
+        "name: limited\nstages:\n  - JsonlReader: {file_paths: in.jsonl}\n  - JsonlWriter: {path: out}\n"
+    )
+    command = ["run", "recipe.yaml", *options]
+    for largest, expected in ((limit, code), (-1, 0)):
+        done = subprocess.run(
+            [sys.executable, "-c", LIMITED, str(largest), *command],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(SOURCES)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert (done.returncode, "Traceback" in done.stderr) == (expected, False), done.stderr
+        assert said in done.stderr or not expected
+    assert "".join(path.read_text() for path in sorted((tmp_path / "out").glob("*.jsonl"))) == lines

@@ -19,15 +19,14 @@ from tests.unit.ledger.runs import commit, commit_all, lines_of, request, units,
 from thresher import JsonlReader, JsonlWriter, LocalExecutor, Pipeline
 from thresher.core.unit import Unit
 from thresher.errors import OutputRefusedError
-from thresher.ledger import s3_store
-from thresher.ledger.find import read_commits, read_manifest
-from thresher.ledger.holder import this_process
-from thresher.ledger.lock import Lease
-from thresher.ledger.open_run import OpenRun
-from thresher.ledger.place import CommitPlace
-from thresher.ledger.run import open_run
-from thresher.ledger.s3_store import S3Store
-from thresher.ledger.store import Owner, open_store
+from thresher.ledger.folder.find import read_commits, read_manifest
+from thresher.ledger.folder.lock import Lease, this_process
+from thresher.ledger.folder.open_run import OpenRun
+from thresher.ledger.folder.opening import open_run
+from thresher.ledger.stores import s3_store
+from thresher.ledger.stores.commit_target import CommitTarget
+from thresher.ledger.stores.s3_store import S3Store
+from thresher.ledger.stores.store import Owner, open_store
 
 pytestmark = pytest.mark.s3
 
@@ -39,7 +38,7 @@ IMPATIENT = {"config_kwargs": {"read_timeout": 0.5, "connect_timeout": 2, "retri
 @pytest.fixture
 def patient_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """As many tries as ever, with less time between them."""
-    monkeypatch.setattr("thresher.ledger.patience._FIRST_WAIT_S", 0.01)
+    monkeypatch.setattr("thresher.ledger.stores.backoff._FIRST_WAIT_S", 0.01)
 
 
 def objects(options: dict[str, Any], bucket: str, folder: str) -> dict[str, bytes]:
@@ -180,7 +179,7 @@ from tests.unit.core.json_batches import batch_of_lines
 from tests.unit.ledger.runs import lines_of, tally_of
 from thresher.errors import ThresherError
 from thresher.ledger.unit_output import UnitOutput
-from thresher.stages.io.jsonl_writer import JsonlWriter
+from thresher.stages.io.jsonl.writer import JsonlWriter
 
 place, unit, stop_at, lines = pickle.loads(bytes.fromhex(sys.argv[1]))
 def stop(where):
@@ -198,7 +197,7 @@ except ThresherError as error:
 PROJECT = Path(__file__).parents[2]
 
 
-def stopped_worker(place: CommitPlace, unit: Unit, stop_at: str, lines: list[bytes]) -> subprocess.Popen[str]:
+def stopped_worker(place: CommitTarget, unit: Unit, stop_at: str, lines: list[bytes]) -> subprocess.Popen[str]:
     given = pickle.dumps((place, unit, stop_at, lines)).hex()
     process = subprocess.Popen([sys.executable, "-c", ZOMBIE, given], cwd=PROJECT, stderr=subprocess.PIPE, text=True)
     wait_until(lambda: _is_stopped(process.pid), "the worker to stop")
@@ -226,7 +225,7 @@ def die(run: OpenRun) -> None:
 def test_a_worker_that_wakes_up_after_its_attempt_publishes_nothing(tmp_path: Path, stop_at: str):
     asked = request(tmp_path / "out")
     first = open_run(asked)
-    worker = stopped_worker(first.place, units(1)[0], stop_at, lines_of(units(1)[0]))
+    worker = stopped_worker(first.target, units(1)[0], stop_at, lines_of(units(1)[0]))
     die(first)
     again = open_run(asked)
     code, said = go_on(worker)
@@ -253,7 +252,7 @@ def test_a_worker_of_an_older_attempt_does_no_harm_on_a_store(
     unit = units(1)[0]
     lines = [b'{"other": 1}'] if changed else lines_of(unit)
     first = open_run(asked)
-    worker = stopped_worker(first.place, unit, "before it wrote", lines)
+    worker = stopped_worker(first.target, unit, "before it wrote", lines)
     die(first)
     again = open_run(asked)
     if wakes == "before the commit":
@@ -283,7 +282,7 @@ def test_a_worker_of_a_run_that_was_started_over_counts_for_nothing(
     root = str(tmp_path / "out") if place == "here" else f"s3://{bucket}/out"
     unit = units(1)[0]
     first = open_run(request(root, storage_options=s3_options))
-    worker = stopped_worker(first.place, unit, "before it wrote", [])  # its stages dropped every record
+    worker = stopped_worker(first.target, unit, "before it wrote", [])  # its stages dropped every record
     die(first)
     fresh = open_run(request(root, storage_options=s3_options, fresh=True))
     go_on(worker)

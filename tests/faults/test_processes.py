@@ -39,9 +39,11 @@ def test_a_task_that_ends_its_worker_every_time_is_set_aside_with_its_reason(sta
 
         @processing_stage(name="deadly")
         def deadly(task):
-            os._exit(3)
+            if task.data == 1:
+                os._exit(3)
+            return task
 
-        stages, tasks = [deadly], [Task(data=1)]
+        stages, tasks = [deadly], [Task(data=n) for n in range(3)]
         """,
         then="print(run.to_dict()['quarantine_reasons'])",
     )
@@ -280,9 +282,11 @@ def test_a_worker_that_the_kernel_killed_is_told_apart(start: Start) -> None:
 
         @processing_stage(name="hungry")
         def hungry(task):
-            os.kill(os.getpid(), signal.SIGKILL)
+            if task.data == 1:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return task
 
-        stages, tasks = [hungry], [Task(data=1)]
+        stages, tasks = [hungry], [Task(data=n) for n in range(3)]
         """,
         then="print(run.to_dict()['quarantine_reasons'])",
     )

@@ -25,11 +25,11 @@ from tests.faults.ray_scene import (
 )
 from thresher import ProcessingStage, Resources, WorkerMetadata
 from thresher.backends.ray import RayExecutor
-from thresher.runtime.worker_process import PAYLOAD_LOST
+from thresher.runtime.processes.worker_process import PAYLOAD_LOST
 
 pytest.importorskip("ray", reason="ray is not installed; `make all-extras` adds it")
 
-from thresher.backends.ray_book import RefBook
+from thresher.backends.ray_nodes.link import PayloadRefs
 
 pytestmark = pytest.mark.timeout(900)  # Ray takes its time where many share a machine
 
@@ -129,7 +129,7 @@ def test_an_object_that_is_found_to_be_lost_by_its_reader_is_made_again(
     nodes: RayNodes, scene: RayScene, anchored: ProcessingStage[Any, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The driver does not know what was on the lost node: those who want to read it find out.
-    monkeypatch.setattr(RefBook, "made_by", lambda book, workers: [])
+    monkeypatch.setattr(PayloadRefs, "made_by", lambda book, workers: [])
     lost: list[str] = []
     with scene.meanwhile(lambda: lose_the_one_that_holds_most(nodes, scene, lost)):
         result = scene.run(RayExecutor(address=nodes.address, ignore_head_node=True), anchored)

@@ -27,12 +27,11 @@ from tests.faults.ray_scene import (
 )
 from thresher import DocumentBatch, LocalExecutor, Pipeline, Task, processing_stage
 from thresher.backends.ray import RayExecutor
-from thresher.runtime.payload import NOWHERE, Payload
-from thresher.runtime.payload_store import PayloadMissing
+from thresher.runtime.payloads.payload import NOWHERE, Payload, PayloadMissing
 
 pytest.importorskip("ray", reason="ray is not installed; `make all-extras` adds it")
 
-from thresher.backends.ray_book import RefBook
+from thresher.backends.ray_nodes.link import PayloadRefs
 
 pytestmark = pytest.mark.timeout(900)  # Ray takes its time where many share a machine
 
@@ -163,17 +162,17 @@ def ours_in_shared_memory() -> list[str]:
 
 
 def test_a_result_that_is_lost_before_the_driver_has_it_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    fetch = RefBook.fetch
+    fetch = PayloadRefs.fetch
     lost: list[Payload] = []
 
-    def lose_the_first(book: RefBook, payload: Payload) -> Payload:
+    def lose_the_first(book: PayloadRefs, payload: Payload) -> Payload:
         found = fetch(book, payload)
         if payload.arena != NOWHERE and not lost:
             lost.append(payload)
             raise PayloadMissing("as if its node had gone at this moment")
         return found
 
-    monkeypatch.setattr(RefBook, "fetch", lose_the_first)
+    monkeypatch.setattr(PayloadRefs, "fetch", lose_the_first)
     tasks = [Task(data=number) for number in range(6)]
     result = Pipeline("lost", stages=[grown]).run(RayExecutor(), initial_tasks=tasks, ledger=False, progress="none")
     assert lost

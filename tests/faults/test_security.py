@@ -18,7 +18,7 @@ import pytest
 from tests.faults.disturbed import INJECTED, SOURCES
 from thresher import Task
 from thresher.errors import RunFailedError
-from thresher.runtime.payload import encode, read_spilled, spill
+from thresher.runtime.payloads.payload import encode, read_spilled, spill
 
 HOSTILE = Path(__file__).parents[3] / "shared" / "data" / "hostile"
 needs_hostile = pytest.mark.skipif(not HOSTILE.is_dir(), reason="the collection of hostile files is not here")
@@ -26,7 +26,7 @@ needs_hostile = pytest.mark.skipif(not HOSTILE.is_dir(), reason="the collection 
 EXECUTING = {"pickle.load", "pickle.loads", "pickle.Unpickler", "cloudpickle.load", "cloudpickle.loads"}
 EXECUTING |= {"marshal.loads", "marshal.load", "shelve.open", "yaml.load", "yaml.unsafe_load", "yaml.full_load"}
 EXECUTING |= {"torch.load", "joblib.load", "pandas.read_pickle", "pd.read_pickle", "eval", "exec"}
-READS_PICKLES = {"runtime/payload.py", "runtime/setup_pickle.py", "backends/unit_call.py"}
+READS_PICKLES = {"runtime/payloads/payload.py", "runtime/processes/setup_pickle.py", "backends/engines/unit_call.py"}
 """What living processes of one run send each other. Batch mode puts it into files that only its own processes read."""
 
 RECIPE = """
@@ -60,7 +60,7 @@ def test_no_code_is_compiled_into_a_folder_that_others_may_write() -> None:
     texts = {path.name: path.read_text() for path in (SOURCES / "thresher").rglob("*.py")}
     assert [name for name, text in texts.items() if "NUMBA_CACHE_DIR" in text] == ["cache.py"]
     assert [name for name, text in texts.items() if "py_compile" in text or "compileall" in text] == []
-    code = "from thresher.kernels import cache; cache.use_own_folder(); print(cache.folder())"
+    code = "from thresher.kernels.build import cache; cache.use_own_folder(); print(cache.folder())"
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     facts = os.lstat(shown.stdout.strip())
     assert (facts.st_uid, stat.S_IMODE(facts.st_mode)) == (os.getuid(), 0o700)
@@ -71,7 +71,7 @@ def test_a_pickle_that_batch_mode_left_in_a_file_is_read_only_as_this_run_wrote_
     payload = spill(encoded, str(tmp_path / "payload-1"))
     assert read_spilled(payload).data == list(range(100))
     (tmp_path / "payload-1").write_bytes(pickle.dumps(Bomb(tmp_path / "executed")))
-    with pytest.raises(RunFailedError, match="not as this run wrote it"):
+    with pytest.raises(RunFailedError, match="changed since this run wrote it"):
         read_spilled(payload)
     assert not (tmp_path / "executed").exists()
 

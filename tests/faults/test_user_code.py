@@ -68,7 +68,7 @@ def test_a_stage_that_keeps_a_slice_never_sees_it_change(start: Start) -> None:
     script = start(
         """
         import pyarrow as pa
-        from thresher.core.batch import DocumentBatch
+        from thresher.core.documents.batch import DocumentBatch
 
         class Fill(ProcessingStage[Task, DocumentBatch]):
             def process(self, task):

@@ -94,7 +94,7 @@ def shapes() -> list[Shape]:
     )
     dear = Shape(
         "expensive setup",
-        pipeline(model(1, gpus=1.0, setup_s=5.0), model(2, gpus=1.0), gpus=4),
+        pipeline(model(1, gpus=1.0), model(2, gpus=1.0), gpus=4),
         Behaviour((read, takes(0.15, setup_s=20.0), replace(one, setup_s=1.0), write)),
         1600,
         20.0,

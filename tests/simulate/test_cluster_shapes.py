@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from tests.simulate.test_properties import Scenario, assert_complete, run, scenarios
 from thresher.scheduler.model import NodeSpec, OpSpec
-from thresher.scheduler.placement import fits_ever
+from thresher.scheduler.nodes.placement import placement_errors
 from thresher.simulate.replay import replay
 
 EXAMPLES = settings(
@@ -72,7 +72,7 @@ def clustered(draw: st.DrawFn, *, losses: bool = True) -> Scenario:
         worker_restart_interval_s=draw(st.sampled_from([0.0, 0.2])),
         worker_max_tasks=draw(st.sampled_from([0, 0, 1, 5])),
     )
-    assume(not fits_ever(spec))
+    assume(not placement_errors(spec))
     ops = tuple(
         replace(how, setup_s=draw(st.sampled_from([None, 0.0, 0.7])), leak_bytes=draw(st.sampled_from([0, 10])))
         for how in scenario.behaviour.ops

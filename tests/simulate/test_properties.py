@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What holds for every run: random graphs, durations, sizes, fan-outs, workers, failures, deaths, in virtual time."""
+"""What holds for every run: random graphs, durations, sizes, fan-outs, workers, failures, crashes, in virtual time."""
 
 from __future__ import annotations
 
@@ -40,6 +40,7 @@ def chains(draw: st.DrawFn, first: int) -> list[OpSpec]:
     ops = []
     for place in range(length):
         last = place == length - 1
+        batch_size = draw(st.sampled_from([1, 1, 1, 3]))
         sink = last and (length == 1 or draw(st.booleans()))
         ops.append(
             OpSpec(
@@ -50,7 +51,8 @@ def chains(draw: st.DrawFn, first: int) -> list[OpSpec]:
                 sink=sink,
                 ordered=sink and place > 0,
                 dedicated_workers=draw(st.sampled_from([None, None, None, 1, 2])),
-                batch_size=draw(st.sampled_from([1, 1, 1, 3])),
+                batch_size=batch_size,
+                by_unit=batch_size > 1 and place > 0 and not sink and draw(st.booleans()),
                 max_attempts=1_000_000,
                 output_bytes=draw(st.sampled_from([1, 100, 10_000])),
                 cpus=draw(st.sampled_from([1.0, 1.0, 2.0])),
@@ -109,11 +111,11 @@ def scenarios(draw: st.DrawFn, *, faults: bool = True, barrier: bool = False) ->
     how = draw(behaviours_of_ops(len(ops)))
     if not faults:
         how = tuple(OpBehaviour(h.duration_s, h.fan_out, h.nbytes, h.generator) for h in how)
-    deaths = st.tuples(st.floats(0.0, 2.0), st.integers(0, 30))
+    crashes = st.tuples(st.floats(0.0, 2.0), st.integers(0, 30))
     behaviour = Behaviour(
         ops=how,
-        deaths=tuple(draw(st.lists(deaths, max_size=6))) if faults else (),
-        payload_losses=tuple(draw(st.lists(deaths, max_size=3))) if faults else (),
+        crashes=tuple(draw(st.lists(crashes, max_size=6))) if faults else (),
+        payload_losses=tuple(draw(st.lists(crashes, max_size=3))) if faults else (),
         memory=tuple(draw(st.lists(st.tuples(st.floats(0.0, 2.0), st.floats(0.5, 1.0)), max_size=3))),
         latency_s=draw(st.sampled_from([0.0, 0.0, 0.0003, 0.02])),
         commit_failures=draw(st.sampled_from([0, 0, 1])) if faults else 0,

@@ -19,7 +19,7 @@ def log() -> tuple[bytes, ...]:
         OpSpec(index=1, name="write", sink=True, ordered=True),
     )
     spec = RunSpec(ops=ops, shared_workers=2, budget_bytes=1_000)
-    behaviour = Behaviour((OpBehaviour(fan_out=(3, 9), generator=True), OpBehaviour()), deaths=((0.2, 1),))
+    behaviour = Behaviour((OpBehaviour(fan_out=(3, 9), generator=True), OpBehaviour()), crashes=((0.2, 1),))
     return simulate(spec, [UnitSpec(f"u{n}", (n, 0), 0) for n in range(6)], behaviour, logged=True).log
 
 

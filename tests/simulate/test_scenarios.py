@@ -147,7 +147,7 @@ def test_a_poisoned_unit_ends_the_run_and_what_was_committed_stays() -> None:
     good = read_filter_write(batches=2).ops
     behaviour = Behaviour((good[0], OpBehaviour(failures=5), good[2]))
     result = simulate(spec, units, behaviour)
-    assert result.status.startswith("failed: unit 'u0000' failed 3 times in op 1 'filter'")
+    assert result.status.startswith("failed: unit 'u0000' failed 3 times in filter,")
 
 
 def test_a_unit_that_fails_many_times_waits_for_minutes_and_is_committed() -> None:

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bodies for the one scheduler: each runs the same plan on something else."""
+"""Executors: each runs the same plan on another kind of cluster."""

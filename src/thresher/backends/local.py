@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from thresher.backends.allowances import checked_memory, checked_tending, checked_workers
-from thresher.backends.local_cluster import LocalCluster
-from thresher.core.options import (
+from thresher.backends.processes.local_cluster import LocalCluster
+from thresher.backends.resource_options import checked_memory, checked_tending, checked_workers
+from thresher.core.arguments.options import (
     EXECUTION_MODES,
     RunOptions,
     check_amounts,
@@ -19,10 +19,10 @@ from thresher.core.options import (
 )
 from thresher.core.pipeline import Pipeline
 from thresher.core.result import RunResult
-from thresher.runtime.accelerators import Accelerator, declared_accelerators, found_accelerators
 from thresher.runtime.cluster import Cluster
 from thresher.runtime.executor import Executor, Limits
-from thresher.runtime.process_pool import ProcessPool
+from thresher.runtime.processes.accelerators import Accelerator, declared_accelerators, found_accelerators
+from thresher.runtime.processes.pool import ProcessPool
 
 
 class LocalExecutor(Executor):
@@ -52,17 +52,18 @@ class LocalExecutor(Executor):
     def __init__(self, config: dict[str, Any] | None = None, **options: Any) -> None:
         """Options, as keyword arguments or in `config={…}`.
 
-        `workers`: shared CPU workers (default: the cores of this machine times `cpu_allocation_percentage`, 0.95).
-        `memory`: ceiling for driver and workers together, such as `4GB` (default: 60 % of what there is).
+        `workers`: number of shared CPU workers (default: the cores of this machine times `cpu_allocation_percentage`,
+        0.95).
+        `memory`: memory limit for driver and workers together, such as `4GB` (default: 60 % of the available memory).
         `execution_mode`: `streaming`, or `batch` to finish each stage before the next one starts.
-        `logging_interval`: seconds between two log lines where there is no terminal.
-        `gpus`: accelerators, as a count or as a list such as `[{"memory_gb": 40}]` (default: what NVML finds).
-        `custom_resources`: named resources that stages may ask for, such as `{"licence": 2}`.
-        `autoscale_interval_s`: seconds between two decisions about the workers of stages that have their own (2).
-        `max_workers_per_stage`: a stage with workers of its own gets no more than this.
-        `worker_max_lifetime_m`: minutes after which a worker is replaced by a new one, at most one every
-        `worker_restart_interval_m` minutes; `worker_max_tasks`: tasks after which it is.
-        `fusion`: whether neighbouring stages run in one call.
+        `logging_interval`: seconds between two progress lines when stderr is not a terminal.
+        `gpus`: accelerators, as a count or as a list such as `[{"memory_gb": 40}]` (default: those that NVML finds).
+        `custom_resources`: named resources that stages may request, such as `{"licence": 2}`.
+        `autoscale_interval_s`: seconds between two autoscaling decisions for stages with dedicated workers (2).
+        `max_workers_per_stage`: maximum number of dedicated workers of a stage.
+        `worker_max_lifetime_m`: minutes after which a worker is replaced, at most one every `worker_restart_interval_m`
+        minutes; `worker_max_tasks`: number of tasks after which a worker is replaced.
+        `fusion`: run neighbouring stages in one call (default: true).
         """
         given = merge_options("LocalExecutor", options, config, self.options, self.cannot)
         self._workers = checked_workers(given.get("workers"), given.get("cpu_allocation_percentage", 0.95))
@@ -76,34 +77,34 @@ class LocalExecutor(Executor):
         self._pool: ProcessPool | None = None
 
     def limits(self) -> Limits:
-        """Workers and memory."""
+        """Return the limits for workers and memory."""
         return Limits(
             self._workers,
             self._memory,
             barrier=self._mode == "batch",
             fusion=self._fusion,
             custom=self._custom,
-            tending=self._tending,
+            worker_policy=self._tending,
         )
 
     def accelerators(self) -> tuple[Accelerator, ...]:
-        """What was declared, or else what is found."""
+        """Return the declared accelerators, or those that NVML finds."""
         if self._accelerators is None:
             self._accelerators = found_accelerators()
         return self._accelerators
 
     def warm_up(self) -> None:
-        """Start the zygote: it imports what workers need while the driver plans."""
+        """Start the zygote, which imports what workers need while the driver plans."""
         if self._pool is None:
             self._pool = ProcessPool()
 
     def make_cluster(self, limits: Limits) -> Cluster:
-        """Processes of this machine; the zygote may be there already."""
+        """Return a cluster of worker processes; reuse the zygote if it was started."""
         pool, self._pool = self._pool or ProcessPool(), None
         return LocalCluster(pool, limits, self._accelerators or ())
 
     def execute(self, pipeline: Pipeline, options: RunOptions) -> RunResult:
-        """Run to the end; a zygote that was started for nothing is ended."""
+        """Run the pipeline; end a zygote that was not used."""
         try:
             return super().execute(pipeline, options)
         finally:

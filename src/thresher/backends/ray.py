@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Workers on all nodes of a Ray cluster, driven by the same scheduler as on one machine."""
+"""Executor for a Ray cluster: workers on all nodes, driven by the same scheduler as on one machine."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from msgspec.structs import replace
 
-from thresher.backends.allowances import checked_memory, checked_share, checked_tending
-from thresher.backends.ray_session import RayRequest, RaySession
-from thresher.core.options import (
+from thresher.backends.ray_nodes.session import RayRequest, RaySession
+from thresher.backends.resource_options import checked_memory, checked_share, checked_tending
+from thresher.core.arguments.options import (
     EXECUTION_MODES,
     RunOptions,
     check_choice,
@@ -21,43 +21,44 @@ from thresher.core.options import (
     check_positive,
     merge_options,
 )
-from thresher.core.packages import require_package
 from thresher.core.pipeline import Pipeline
-from thresher.core.plan import Plan
+from thresher.core.planning.plan import Plan
+from thresher.core.registry import require_package
 from thresher.core.result import RunResult
 from thresher.runtime.cluster import Cluster
 from thresher.runtime.executor import Executor, Limits
-from thresher.runtime.memory import default_memory
+from thresher.runtime.memory.usage import default_memory
 from thresher.runtime.specs import run_spec
 from thresher.scheduler.model import NodeSpec, RunSpec
 
 if TYPE_CHECKING:
-    from thresher.backends.ray_fleet import Fleet
+    from thresher.backends.ray_nodes.fleet import Fleet
 
 STORE_SHARE = 0.3
-"""Part of a private cluster's memory that is its object store, as Ray does it."""
+"""Share of a private cluster's memory used for its object store; Ray's own default."""
 IN_FLIGHT_SHARE = 0.5
-"""Part of the smallest object store that payloads in flight may take: copies of some are on other nodes."""
+"""Share of the smallest object store that payloads in flight may use; some are copied to other nodes."""
 
 
 @dataclass(frozen=True)
-class Means:
-    """What a cluster has for a run."""
+class ClusterResources:
+    """Resources of a cluster that a run may use."""
 
     workers: int
-    """Shared workers of all nodes."""
+    """Shared workers on all nodes."""
     memory_bytes: int
-    """Ceiling of each node."""
+    """Memory limit of each node."""
     store_bytes: int
-    """The smallest object store."""
+    """Size of the smallest object store."""
     nodes: tuple[NodeSpec, ...]
-    """The nodes."""
+    """The nodes that are up."""
 
 
 class RayExecutor(Executor):
-    """Runs a pipeline on a Ray cluster: one that runs, or a private one on this machine."""
+    """Runs a pipeline on a Ray cluster: a running one, or a private one on this machine."""
 
     name = "ray"
+    runs_here = False
     options = (
         "address",
         "autoscale_interval_s",
@@ -76,6 +77,7 @@ class RayExecutor(Executor):
         "workers",
     )
     cannot: ClassVar[Mapping[str, str]] = {
+        "standard_stream": "its workers may be on other machines",
         "gpus": "accelerators are those that the cluster declares (`ray start --num-gpus`)",
         "custom_resources": "named resources are those that the cluster declares (`ray start --resources`)",
     }
@@ -83,16 +85,17 @@ class RayExecutor(Executor):
     def __init__(self, config: dict[str, Any] | None = None, **options: Any) -> None:
         """Options, as keyword arguments or in `config={…}`.
 
-        `address`: of a cluster that runs: `auto`, `host:port` (default: `RAY_ADDRESS`, else a private cluster on this
+        `address`: a running cluster: `auto` or `host:port` (default: `RAY_ADDRESS`, else a private cluster on this
         machine that ends with the run; a program that has called `ray.init` keeps its own).
-        `ignore_head_node`: leave the head node to Ray. `dashboard`: show Ray's dashboard of a private cluster.
-        `runtime_env`: of all workers, as Ray takes it; a stage may have its own.
+        `ignore_head_node`: run no workers on the head node. `dashboard`: start Ray's dashboard for a private cluster.
+        `runtime_env`: runtime environment of all workers, in Ray's format; a stage may have its own.
         `workers`: shared CPU workers of the whole cluster (default: its CPUs times `cpu_allocation_percentage`, 0.95).
-        `memory`: ceiling for what runs on each node, such as `16GB` (default: 60 % of the smallest).
-        The others are as for `LocalExecutor`.
+        `memory`: memory limit of the run on each node, such as `16GB` (default: 60 % of the smallest node).
+        The others are the same as for `LocalExecutor`.
         """
         given = merge_options("RayExecutor", options, config, self.options, self.cannot)
-        require_package("ray", "executor 'ray'")
+        for package in ("ray", "psutil"):
+            require_package(package, "executor 'ray'")
         workers = given.get("workers")
         self._workers = None if workers is None else check_count("workers", workers)
         self._share = checked_share(given.get("cpu_allocation_percentage", 0.95))
@@ -111,76 +114,76 @@ class RayExecutor(Executor):
         )
         self._session: RaySession | None = None
         self._fleet: Fleet | None = None
-        self._means: Means | None = None
+        self._last_resources: ClusterResources | None = None
 
     def warm_up(self) -> None:
-        """Connect, and start an agent on each node."""
+        """Connect to the cluster and start an agent on each node."""
         if self._fleet is None:
-            from thresher.backends.ray_fleet import Fleet, Wish
+            from thresher.backends.ray_nodes.fleet import Allocation, Fleet
 
             self._session = RaySession(self._request)
-            self._fleet = Fleet(self._session, Wish(self._workers, self._share, self._ignore_head), self._memory)
+            self._fleet = Fleet(self._session, Allocation(self._workers, self._share, self._ignore_head), self._memory)
             try:
                 if self._session.dashboard_url:
                     sys.stderr.write(f"thresher: Ray dashboard at http://{self._session.dashboard_url}\n")
                 self._fleet.open()
             except BaseException:
-                self._leave()
+                self._disconnect()
                 raise
 
-    def _found(self) -> Means:
-        """What there is now; after the cluster was left, what there was."""
-        if self._fleet is None and self._means is None:
+    def _cluster_resources(self) -> ClusterResources:
+        """Return the current resources of the cluster, or the last known ones after disconnecting."""
+        if self._fleet is None and self._last_resources is None:
             self.warm_up()
         fleet = self._fleet
         if fleet is not None:
-            self._means = Means(fleet.workers, fleet.memory(), fleet.store_bytes(), fleet.specs())
-        assert self._means is not None
-        return self._means
+            self._last_resources = ClusterResources(fleet.workers, fleet.memory(), fleet.store_bytes(), fleet.specs())
+        assert self._last_resources is not None
+        return self._last_resources
 
     def limits(self) -> Limits:
-        """Workers of the nodes that are up, and memory of each."""
-        means = self._found()
+        """Return the workers of the nodes that are up, and the memory limit of each."""
+        resources = self._cluster_resources()
         return Limits(
-            means.workers,
-            means.memory_bytes,
+            resources.workers,
+            resources.memory_bytes,
             barrier=self._mode == "batch",
             fusion=self._fusion,
-            tending=self._tending,
-            nodes=len(means.nodes),
+            worker_policy=self._tending,
+            nodes=len(resources.nodes),
         )
 
     def run_spec(self, plan: Plan) -> RunSpec:
-        """The plan and the nodes, as the scheduler sees them."""
+        """Return the plan and the nodes as input of the scheduler."""
         spec = run_spec(plan, self.limits())
-        means = self._found()
-        in_flight = min(spec.budget_bytes, int(means.store_bytes * IN_FLIGHT_SHARE))
-        return replace(spec, nodes=means.nodes, budget_bytes=in_flight)
+        resources = self._cluster_resources()
+        in_flight = min(spec.budget_bytes, int(resources.store_bytes * IN_FLIGHT_SHARE))
+        return replace(spec, nodes=resources.nodes, budget_bytes=in_flight)
 
     def make_cluster(self, limits: Limits) -> Cluster:
-        """Actors on the nodes."""
-        from thresher.backends.ray_cluster import RayCluster
+        """Return a cluster of actors on the nodes."""
+        from thresher.backends.ray_nodes.cluster import RayCluster
 
         assert self._fleet is not None
         return RayCluster(limits, self._fleet)
 
     def plan(self, pipeline: Pipeline, options: RunOptions | None = None) -> Plan:
-        """What a run would do; a cluster that was opened just for that is left again."""
+        """Return the plan of a run; disconnect again if the cluster was opened for that only."""
         opened = self._fleet is not None
         try:
             return super().plan(pipeline, options)
         finally:
             if not opened:
-                self._leave()
+                self._disconnect()
 
     def execute(self, pipeline: Pipeline, options: RunOptions) -> RunResult:
-        """Run to the end, and leave the cluster."""
+        """Run the pipeline, then disconnect from the cluster."""
         try:
             return super().execute(pipeline, options)
         finally:
-            self._leave()
+            self._disconnect()
 
-    def _leave(self) -> None:
+    def _disconnect(self) -> None:
         fleet, self._fleet = self._fleet, None
         session, self._session = self._session, None
         if fleet is not None:

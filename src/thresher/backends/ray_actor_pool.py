@@ -1,36 +1,40 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fixed pools of Ray actors, one stage after the other.
+"""Executor with fixed pools of Ray actors, one op after the other.
 
-All units pass one op before the next op begins: a pool as large as the cluster allows is made for it, and each unit
-goes to the first worker that is free (as `map_unordered` of Ray's own actor pool does). Then the pool is ended, unless
-the next op can do with the same workers. What lies between two ops stays in Ray's object store. A worker that dies
-takes the units in its hands with it and is replaced.
+All units pass one op before the next op begins. Each op gets a pool as large as the cluster allows, and each unit goes
+to the first free worker (like `map_unordered` of Ray's own actor pool). Ray starts a worker when it has the CPUs for
+it; if another job holds some of them, the workers that did start process everything. The pool is ended after its op,
+unless the next op can use the same workers. Data between two ops stays in Ray's object store. A worker that crashes is
+replaced, and the units it was processing are left to the fallback cluster.
 """
 
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
-from thresher.backends.ray_engine import RayEngineExecutor, quiet_ray, remote_options, set_up_nodes, workers_on
-from thresher.backends.ray_session import RayNodeFacts
-from thresher.backends.unit_call import UnitWork, UnitWorker, metadata_here, op_chain, units_per_call
-from thresher.core.options import check_count, merge_options
-from thresher.core.plan import Op
+from thresher.backends.engines.ray_engine import RayEngineExecutor, quiet_ray, remote_options, set_up_nodes, workers_on
+from thresher.backends.engines.unit_call import UnitWork, UnitWorker, metadata_here, op_chain, units_per_call
+from thresher.backends.ray_nodes.session import RayNodeFacts
+from thresher.core.arguments.options import check_count, merge_options
+from thresher.core.planning.plan import Op
 from thresher.errors import RunFailedError
 from thresher.runtime.orders import WorkerSetup
 
 WAIT_S = 0.5
-"""How long the pool waits at a time before it looks whether it shall stop."""
+"""Interval at which the pool checks whether it was stopped."""
 END_S = 10.0
-"""How long the workers of a pool may take to tear their stages down."""
+"""Time limit for the workers of a pool to tear their stages down."""
+UP_S = 60.0
+"""Time limit for a pool without any running worker."""
 LOSSES_PER_WORKER = 3
-"""A pool that lost more than this many times its size gives up."""
+"""A pool fails after losing more than this many workers per place."""
 
 
 class PoolWorker:
-    """What an actor of a pool is."""
+    """Actor of a pool."""
 
     def __init__(self, setup: bytes, rank: int, num_workers: int) -> None:
         import ray
@@ -39,8 +43,13 @@ class PoolWorker:
         devices = [int(device) for device in ray.get_gpu_ids() if str(device).isdigit()]
         self._worker = UnitWorker(setup, metadata_here(context.get_node_id(), devices, rank, num_workers))
 
+    def is_up(self) -> bool:
+        """Return True as soon as Ray has started this worker."""
+        return True
+
     def run(self, op: int, *works: UnitWork) -> tuple[Any, ...]:
-        """What the driver wants to know of the units, then each of them for the next op, where there is one."""
+        """Run an op on units. Return their results without payloads for the driver, then each full result for the next
+        op."""
         made = self._worker.run(op, works)
         return [work.without_tasks() for work in made], *made
 
@@ -55,17 +64,17 @@ class ActorPoolEngine:
     name = "the actor pool"
 
     def __init__(self, nodes: Callable[[], list[RayNodeFacts]], cpus: Callable[[RayNodeFacts], float]) -> None:
-        """`nodes`: those that may be used now; `cpus`: how many cores of one."""
+        """`nodes`: returns the nodes that may be used now; `cpus`: returns the cores of a node that may be used."""
         self._nodes = nodes
         self._cpus = cpus
         self._stopping = False
 
     def stop(self) -> None:
-        """End soon."""
+        """Request an early end of `run`."""
         self._stopping = True
 
     def run(self, setup: WorkerSetup, works: list[UnitWork], answer: Callable[[UnitWork], None]) -> None:
-        """Op after op, all units in each. A pool goes on with the next op where that needs nothing of its own."""
+        """Run all units through each op in turn. A pool is kept for the next op if that has no dedicated workers."""
         with quiet_ray():
             self._run(setup, works, answer)
 
@@ -87,13 +96,13 @@ class ActorPoolEngine:
                 pool.close()
 
     def _pass(self, pool: ActorPool, op: Op, left: list[Any], how: tuple[int, Callable[[UnitWork], None]]) -> list[Any]:
-        """All units through one op, so many in a call; references to what goes on, in the order of the input."""
+        """Run all units through one op. Return references to the results for the next op, in input order."""
         size, answer = how
         groups = [range(start, min(start + size, len(left))) for start in range(0, len(left), size)]
         behind: dict[int, Any] = {}
         for group, heads, bodies in pool.map_unordered(op, groups, left, lambda: self._stopping):
             for place, head, body in zip(group, heads, bodies, strict=True):
-                left[place] = None  # what lies in the object store is free
+                left[place] = None  # release the input in the object store
                 if op.next is None or head.failure:
                     answer(head)
                 else:
@@ -110,7 +119,7 @@ class ActorPoolEngine:
 def pool_places(
     op: Op, nodes: Sequence[RayNodeFacts], cpus: Callable[[RayNodeFacts], float], most: int
 ) -> list[RayNodeFacts]:
-    """A node for each worker of a pool, one on each node in turn; no more than there are units."""
+    """Return a node for each worker of a pool, round-robin over the nodes; at most `most`."""
     rooms = [(node, workers_on(node, op.resources, cpus(node))) for node in nodes]
     places: list[RayNodeFacts] = []
     for level in range(max((room for _, room in rooms), default=0)):
@@ -119,24 +128,30 @@ def pool_places(
 
 
 class ActorPool:
-    """Workers of one op, or of several in turn that need nothing of their own."""
+    """Workers of one op, or of several consecutive ops that share workers."""
 
     def __init__(self, setup: bytes, op: Op, places: Sequence[RayNodeFacts]) -> None:
-        """`places`: a node for each worker."""
+        """`places`: the node of each worker."""
         self._setup = setup
         self._made_for = op
         self._places = places
         self._losses = 0
         self._running: dict[Any, tuple[Sequence[int], int, list[Any]]] = {}
-        """Reference to the first answer of a call: places of its units, rank of the worker, the other references."""
-        self._hands: dict[int, int] = {}
-        """By rank, how many calls a worker was given that have not ended."""
-        self._heard: set[int] = set()
-        """Ranks of the workers that have answered."""
+        """Calls in progress, by reference to their first result: units, rank of the worker, the other references."""
+        self._unfinished: dict[int, int] = {}
+        """Number of unfinished calls of each worker, by rank."""
+        self._starting: dict[Any, int] = {}
+        """Workers that Ray has not started yet: reference to the result of `is_up`, and rank."""
+        self._up: set[int] = set()
+        """Ranks of the workers that have started; only these get calls."""
+        self._empty_since = time.monotonic()
+        """Time since which the pool has had no worker."""
+        self._with_result: set[int] = set()
+        """Ranks of the workers that have returned a result."""
         self._actors = {rank: self._start(rank) for rank in range(len(places))}
 
     def can_run(self, op: Op) -> bool:
-        """Whether the same workers may run another op."""
+        """Return True if the same workers may run another op."""
         shared = not op.dedicated and not self._made_for.dedicated
         return op is self._made_for or (shared and op.resources == self._made_for.resources)
 
@@ -147,50 +162,72 @@ class ActorPool:
         node = self._places[rank]
         options = remote_options(self._made_for.resources, node.cpus)
         options["scheduling_strategy"] = NodeAffinitySchedulingStrategy(node.node_id, soft=True)
-        self._hands[rank] = 0
+        self._unfinished[rank] = 0
         worker = ray.remote(max_restarts=0, max_task_retries=0)(PoolWorker).options(**options)
-        return worker.remote(self._setup, rank, len(self._places))
+        actor: Any = worker.remote(self._setup, rank, len(self._places))
+        self._starting[actor.is_up.remote()] = rank
+        return actor
 
     def map_unordered(
         self, op: Op, groups: Sequence[Sequence[int]], inputs: Sequence[Any], stopping: Callable[[], bool]
     ) -> Iterator[tuple[Sequence[int], list[UnitWork], list[Any]]]:
-        """Give every group of units to the next worker that is free; each with its answers, in the order of their end.
+        """Run each group of units on the next free worker; yield each group with its results as it completes.
 
-        Of units whose worker died there is none.
+        Groups whose worker crashed yield nothing.
         """
         waiting = list(groups)[::-1]
         while (waiting or self._running) and not stopping():
-            self._hand_out(op, inputs, waiting)
-            for reference in self._ended():
+            self._submit(op, inputs, waiting)
+            for reference in self._wait():
                 group, rank, bodies = self._running.pop(reference)
-                self._hands[rank] -= 1
-                heads = self._heads(reference, rank)
+                self._unfinished[rank] -= 1
+                heads = self._results_of(reference, rank)
                 if heads is not None:
                     yield group, heads, bodies
 
-    def _hand_out(self, op: Op, inputs: Sequence[Any], waiting: list[Sequence[int]]) -> None:
-        """A worker is given its next call early, so that what that needs is there; a unit to be read needs nothing."""
+    def _submit(self, op: Op, inputs: Sequence[Any], waiting: list[Sequence[int]]) -> None:
+        """Queue a second call for each worker, so that its input is fetched early; an op that reads has no input to
+        fetch."""
         for level in range(1 if op.reads else 2):
-            for rank, held in list(self._hands.items()):
-                if held == level and waiting:
+            for rank, held in list(self._unfinished.items()):
+                if held == level and waiting and rank in self._up:
                     group = waiting.pop()
                     run = self._actors[rank].run.options(num_returns=1 + len(group))
                     made = run.remote(op.index, *(inputs[place] for place in group))
                     self._running[made[0]] = (group, rank, made[1:])
-                    self._hands[rank] += 1
+                    self._unfinished[rank] += 1
 
-    def _ended(self) -> list[Any]:
+    def _wait(self) -> list[Any]:
         import ray
 
-        ready, _ = ray.wait(list(self._running), num_returns=1, timeout=WAIT_S)
-        return list(ready)
+        ready, _ = ray.wait([*self._running, *self._starting], num_returns=1, timeout=WAIT_S)
+        for reference in ready:
+            if reference in self._starting:
+                self._register_ready(reference)
+        if not self._up and time.monotonic() - self._empty_since > UP_S:
+            raise RunFailedError(
+                f"Ray started no worker with {self._made_for.resources} within {UP_S:.0f} s; another job may hold what "
+                "it needs. See `ray status`"
+            )
+        return [reference for reference in ready if reference in self._running]
 
-    def _heads(self, reference: Any, rank: int) -> list[UnitWork] | None:
+    def _register_ready(self, reference: Any) -> None:
+        """Register a worker that has started, or replace one that failed to start."""
+        import ray
+
+        rank = self._starting.pop(reference)
+        try:
+            ray.get(reference)
+            self._up.add(rank)
+        except ray.exceptions.RayError as error:
+            self._replace(rank, error)
+
+    def _results_of(self, reference: Any, rank: int) -> list[UnitWork] | None:
         import ray
 
         try:
             heads: list[UnitWork] = ray.get(reference)
-            self._heard.add(rank)
+            self._with_result.add(rank)
         except ray.exceptions.RayActorError as error:
             self._replace(rank, error)
             return None
@@ -199,24 +236,27 @@ class ActorPool:
         return heads
 
     def _replace(self, rank: int, error: Exception) -> None:
-        """A worker is gone: the next one takes its place."""
+        """Start a new worker in place of one that has crashed."""
         import ray
 
-        if self._hands[rank]:
-            return  # the end of its other call is about to be told
+        if self._unfinished[rank]:
+            return  # its other call will fail next and trigger the replacement
         self._losses += 1
         if self._losses > LOSSES_PER_WORKER * len(self._places):
-            raise RunFailedError(f"too many workers were lost, the last one because: {error}")
+            raise RunFailedError(f"too many workers were lost, the last one with: {error}")
         with contextlib.suppress(ray.exceptions.RayError):
             ray.kill(self._actors[rank])
-        self._heard.discard(rank)
+        self._with_result.discard(rank)
+        if rank in self._up:
+            self._up.remove(rank)
+            self._empty_since = time.monotonic()
         self._actors[rank] = self._start(rank)
 
     def close(self) -> None:
         """Tear the stages down and end the workers."""
         import ray
 
-        ends = [self._actors[rank].end.remote() for rank in self._heard]  # others may not even have started
+        ends = [self._actors[rank].end.remote() for rank in self._with_result]  # others may not have started
         if ends:
             ray.wait(ends, num_returns=len(ends), timeout=END_S if not self._running else WAIT_S)
         for actor in self._actors.values():
@@ -250,17 +290,17 @@ class RayActorPoolExecutor(RayEngineExecutor):
     def __init__(self, config: dict[str, Any] | None = None, **options: Any) -> None:
         """Options, as keyword arguments or in `config={…}`.
 
-        `address`: a Ray cluster that runs, such as `auto` (default: a private one, ended with the run).
+        `address`: a running Ray cluster, such as `auto` (default: a private one that ends with the run).
         `workers`: CPUs to use (default: those of the cluster times `cpu_allocation_percentage`, 0.95).
-        `reserved_cpus`: CPUs of each node that are left to others. `ignore_head_node`: none of the head node is used.
-        `ignore_failures`: no number of failed records ends the run. `fusion`, `logging_interval`: as everywhere.
+        `reserved_cpus`: CPUs of each node left to other programs. `ignore_head_node`: run no workers on the head node.
+        `ignore_failures`: never stop because of failed records. `fusion`, `logging_interval`: as for `LocalExecutor`.
         """
         given = merge_options("RayActorPoolExecutor", options, config, self.options, self.cannot)
         super().__init__(given)
         self._reserved = check_count("reserved_cpus", given["reserved_cpus"]) if given.get("reserved_cpus") else 0
 
     def make_engine(self) -> ActorPoolEngine:
-        """Pools on the nodes of the cluster."""
+        """Return an engine with pools on the nodes of the cluster."""
         return ActorPoolEngine(self.nodes, self._cpus_of)
 
     def _cpus_of(self, node: RayNodeFacts) -> float:

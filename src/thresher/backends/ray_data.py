@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ray Data runs the plan: a dataset with one row per unit, and one `map_batches` per op, after our own fusion.
+"""The Ray Data backend: a dataset with one row per unit, and one `map_batches` per fused op.
 
-An op whose stages have a `setup`, or workers of their own, becomes a pool of actors; any other becomes tasks. A row is
-a whole unit, so that Ray Data may cut and bundle its blocks as it likes.
+An op whose stages define `setup`, or that has dedicated workers, runs in a pool of actors; any other runs in tasks. A
+row is a whole unit, so Ray Data may split and bundle its blocks freely.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from thresher.backends.ray_engine import (
+from thresher.backends.engines.ray_engine import (
     RayEngineExecutor,
     quiet_ray,
     remote_options,
@@ -26,8 +26,7 @@ from thresher.backends.ray_engine import (
     soft_cpus,
     workers_on,
 )
-from thresher.backends.ray_session import RayNodeFacts
-from thresher.backends.unit_call import (
+from thresher.backends.engines.unit_call import (
     UnitWork,
     UnitWorker,
     dump_work,
@@ -37,24 +36,25 @@ from thresher.backends.unit_call import (
     units_per_call,
     worker_for,
 )
-from thresher.core.options import merge_options
-from thresher.core.plan import Op, Plan
+from thresher.backends.ray_nodes.session import RayNodeFacts
+from thresher.core.arguments.options import merge_options
+from thresher.core.planning.plan import Op, Plan
 from thresher.core.stage import overrides
 from thresher.runtime.orders import WorkerSetup
 
 WORK = "work"
-"""The one column of the dataset."""
+"""Name of the dataset's only column."""
 ATTEMPTS = 2
-"""How often Ray runs a call whose process died, before it leaves the unit out."""
+"""Number of attempts that Ray makes for a call whose process crashed before it skips the unit."""
 
 
 def run_in_task(table: Any, setup: bytes, key: str, op: int) -> Any:
-    """Units behind an op, in a process that may have run any other op before."""
+    """Run an op on units, in a process that may have run any other op before."""
     return _run(worker_for(key, setup, _node()), op, table)
 
 
 class RunInActor:
-    """Units behind an op, in a process that does nothing else."""
+    """Runs an op on units, in a process that does nothing else."""
 
     def __init__(self, setup: bytes, op: int) -> None:
         import ray
@@ -65,7 +65,7 @@ class RunInActor:
         self._worker.prepare(op)
 
     def __call__(self, table: Any) -> Any:
-        """For each batch."""
+        """Run one batch of units."""
         return _run(self._worker, self._op, table)
 
     def __del__(self) -> None:
@@ -79,7 +79,7 @@ def _run(worker: UnitWorker, op: int, table: Any) -> Any:
 
 
 def works_table(works: Sequence[UnitWork]) -> Any:
-    """Units as the rows of a table."""
+    """Return units as rows of a table."""
     import pyarrow as pa
 
     return pa.table({WORK: pa.array([dump_work(work) for work in works], pa.large_binary())})
@@ -97,22 +97,20 @@ class RayDataEngine:
     name = "Ray Data"
 
     def __init__(self, nodes: Callable[[], list[RayNodeFacts]], cpus: float | None) -> None:
-        """`nodes`: those of the cluster; `cpus`: use no more than that, `None`: all."""
+        """`nodes`: returns the nodes of the cluster; `cpus`: limit of cores, `None`: no limit."""
         self._nodes = nodes
         self._cpus = cpus
         self._stopping = False
 
     def stop(self) -> None:
-        """End with the next answer."""
+        """Request the end of `run` after the next result."""
         self._stopping = True
 
     def run(self, setup: WorkerSetup, works: list[UnitWork], answer: Callable[[UnitWork], None]) -> None:
-        """All units as one dataset, streaming."""
-        importlib.import_module(
-            "ray.data"
-        )  # it sets its logs up when it is imported, so before Ray is told to be quiet
+        """Run all units as one streaming dataset."""
+        importlib.import_module("ray.data")  # it configures its loggers on import, so before they are silenced
         with quiet_ray(), warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # Ray Data is about to change; people cannot help it
+            warnings.simplefilter("ignore", DeprecationWarning)  # Ray Data announces changes that users cannot act on
             self._run(setup, works, answer)
 
     def _run(self, setup: WorkerSetup, works: list[UnitWork], answer: Callable[[UnitWork], None]) -> None:
@@ -127,7 +125,7 @@ class RayDataEngine:
         there = self._cpus or sum(node.cpus for node in nodes)
         for op, cpus in zip(ops, soft_cpus(ops, [op.workers for op in ops], there), strict=True):
             soft = msgspec.structs.replace(op, resources=replace(op.resources, cpus=cpus))
-            dataset = self._behind(dataset, setup.plan, soft, nodes, (data, key))
+            dataset = self._add_op(dataset, setup.plan, soft, nodes, (data, key))
         batches = dataset.iter_batches(batch_size=None, batch_format="pyarrow", prefetch_batches=0)
         for batch in batches:
             for value in batch.column(WORK):
@@ -135,8 +133,8 @@ class RayDataEngine:
             if self._stopping:
                 return
 
-    def _behind(self, dataset: Any, plan: Plan, op: Op, nodes: Sequence[RayNodeFacts], setup: tuple[bytes, str]) -> Any:
-        """The dataset behind an op."""
+    def _add_op(self, dataset: Any, plan: Plan, op: Op, nodes: Sequence[RayNodeFacts], setup: tuple[bytes, str]) -> Any:
+        """Append an op to the dataset."""
         options = remote_options(op.resources, max(node.cpus for node in nodes))
         options["batch_size"] = units_per_call(plan, op)
         options["batch_format"] = "pyarrow"
@@ -157,7 +155,8 @@ class RayDataEngine:
 
 
 def attempts(dataset: Any, **limits: int) -> dict[str, Any]:
-    """How often Ray tries, as this version of Ray Data wants to be told; a later one may not let itself be told."""
+    """Return the retry limits as arguments of `map_batches`; versions of Ray Data take them in different ways, or not
+    at all."""
     known = inspect.signature(dataset.map_batches).parameters
     if "ray_remote_args_fn" in known:
         return {"ray_remote_args_fn": lambda: limits}
@@ -165,13 +164,13 @@ def attempts(dataset: Any, **limits: int) -> dict[str, Any]:
 
 
 def wants_actors(plan: Plan, op: Op) -> bool:
-    """Whether an op needs processes that do nothing else."""
+    """Return True if an op needs processes that run nothing else."""
     stages = [plan.stages[step.stage] for step in op.steps]
     return op.dedicated or any(overrides(stage, name) for stage in stages for name in ("setup", "teardown"))
 
 
 def actor_strategy(op: Op, nodes: Sequence[RayNodeFacts]) -> Any:
-    """As many actors as the stage wants; else from one up to what the cluster holds, as Ray Data sees fit."""
+    """Return a pool of the size the stage asks for; else one that Ray Data scales from one actor up to what fits."""
     import ray
 
     if op.workers is not None:
@@ -182,7 +181,7 @@ def actor_strategy(op: Op, nodes: Sequence[RayNodeFacts]) -> Any:
 
 @contextlib.contextmanager
 def settings_of_ray_data(cpus: float | None) -> Iterator[None]:
-    """A dataset that is made in this block prints nothing and leaves out what fails; the caller's settings stay."""
+    """Configure Ray Data to print nothing and to skip what fails, for datasets made in this block."""
     from ray.data import DataContext
 
     context = DataContext.get_current()
@@ -208,7 +207,7 @@ def settings_of_ray_data(cpus: float | None) -> Iterator[None]:
 
 
 class RayDataExecutor(RayEngineExecutor):
-    """Runs a pipeline as a dataset of Ray Data."""
+    """Runs a pipeline as a Ray Data dataset."""
 
     name = "ray-data"
     options = (
@@ -224,8 +223,8 @@ class RayDataExecutor(RayEngineExecutor):
         "execution_mode": "Ray Data always streams",
         "autoscale_interval_s": "Ray Data scales its pools itself",
         "max_workers_per_stage": "Ray Data scales its pools itself; give the stage num_workers",
-        "worker_max_lifetime_m": "Ray Data keeps its workers itself",
-        "worker_restart_interval_m": "Ray Data keeps its workers itself",
+        "worker_max_lifetime_m": "Ray Data manages its workers itself",
+        "worker_restart_interval_m": "Ray Data manages its workers itself",
         "ignore_head_node": "Ray Data places its work itself; start the head node with --num-cpus=0",
         "reserved_cpus": "Ray Data uses what Ray offers; give it fewer with workers",
     }
@@ -233,14 +232,14 @@ class RayDataExecutor(RayEngineExecutor):
     def __init__(self, config: dict[str, Any] | None = None, **options: Any) -> None:
         """Options, as keyword arguments or in `config={…}`.
 
-        `address`: a Ray cluster that runs, such as `auto` (default: a private one, ended with the run).
+        `address`: a running Ray cluster, such as `auto` (default: a private one that ends with the run).
         `workers`: CPUs to use (default: those of the cluster times `cpu_allocation_percentage`, 0.95).
-        `ignore_failures`: no number of failed records ends the run. `fusion`, `logging_interval`: as everywhere.
+        `ignore_failures`: never stop because of failed records. `fusion`, `logging_interval`: as for `LocalExecutor`.
         """
         super().__init__(merge_options("RayDataExecutor", options, config, self.options, self.cannot))
 
     def make_engine(self) -> RayDataEngine:
-        """A dataset on the cluster."""
+        """Return an engine that runs a dataset on the cluster."""
         return RayDataEngine(self.nodes, self._limit())
 
     def _limit(self) -> float | None:

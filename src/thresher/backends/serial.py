@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Everything in this process, one task after the other: for debugging (`pdb` works) and for the smallest jobs."""
+"""Executor that runs everything in this process, one task after the other: for debugging (`pdb`) and small jobs."""
 
 from __future__ import annotations
 
+import itertools
 import os
 import time
 from collections import deque
@@ -12,7 +13,7 @@ from typing import Any, ClassVar
 
 from msgspec.structs import replace
 
-from thresher.core.options import (
+from thresher.core.arguments.options import (
     EXECUTION_MODES,
     check_amounts,
     check_choice,
@@ -20,29 +21,31 @@ from thresher.core.options import (
     check_positive,
     merge_options,
 )
-from thresher.core.plan import Plan
+from thresher.core.planning.plan import Plan
 from thresher.core.resources import NodeInfo, WorkerMetadata
 from thresher.core.tally import Tally
 from thresher.core.task import Task
 from thresher.core.unit import Unit
-from thresher.errors import ThresherError
-from thresher.runtime.accelerators import Accelerator, declared_accelerators, found_accelerators
+from thresher.credentials import message_of, redacted, traceback_of
+from thresher.errors import RunFailedError, ThresherError
 from thresher.runtime.cluster import Cluster, MemoryReading
-from thresher.runtime.executor import Executor, Limits, Tending
+from thresher.runtime.executor import Executor, Limits, WorkerPolicy
 from thresher.runtime.orders import Produced, TaskOrder, TaskReport, WorkerSetup
-from thresher.runtime.stage_call import TaskAborted
-from thresher.runtime.worker import SetupFailed, Worker, set_up_node
+from thresher.runtime.processes.accelerators import Accelerator, declared_accelerators, found_accelerators
+from thresher.runtime.worker.stage_call import ABORTED, TaskAborted
+from thresher.runtime.worker.worker import SetupFailed, Worker, set_up_node
 from thresher.scheduler import actions as act
 from thresher.scheduler import events as ev
 from thresher.scheduler.model import RunSpec
-from thresher.scheduler.placement import fits_ever
+from thresher.scheduler.nodes.placement import placement_errors
+from thresher.stage_errors import ControlSignal
 
 NO_LIMIT = -1
 
 
 @dataclass
 class _Run:
-    """An order that is under way."""
+    """An order in progress."""
 
     order: TaskOrder
     worker: int
@@ -53,7 +56,7 @@ class _Run:
 
 
 class SerialCluster:
-    """Runs a queue of orders when it is polled."""
+    """Runs one queued order per `poll`."""
 
     def __init__(self) -> None:
         self._worker: Worker | None = None
@@ -67,24 +70,27 @@ class SerialCluster:
         self._next_task = 1
         self._quarantined: dict[int, list[bytes]] = {}
 
-    # -- what the driver asks -----------------------------------------------------------------------------------------
+    # -- the `Cluster` interface ---------------------------------------------------------------------------------------
 
     def start(self, setup: WorkerSetup, output: int | None = None) -> None:
-        """Make the one worker."""
+        """Create the only worker."""
         self._worker = Worker(setup)
-        set_up_node(setup.plan)
+        try:
+            set_up_node(setup)
+        except SetupFailed as failed:
+            raise RunFailedError(str(failed)) from None
 
     def add_units(self, units: Sequence[Unit], tasks: dict[str, Task] | None = None) -> None:
-        """Remember units and their initial tasks."""
+        """Store units and their initial tasks."""
         self._units.update((unit.id, unit) for unit in units)
         self._initial.update(tasks or {})
 
     def mark_done(self, unit_ids: Sequence[str]) -> None:
-        """Remember what is committed."""
+        """Record units as committed."""
         self._done.update(unit_ids)
 
     def perform(self, action: act.AnyAction) -> None:
-        """Queue what is to be run, do the rest at once."""
+        """Queue what is to be run, perform everything else at once."""
         if isinstance(action, act.StartWorker):
             self._start_worker(action)
         elif isinstance(action, act.Dispatch):
@@ -102,41 +108,44 @@ class SerialCluster:
             self._take_back(action)
 
     def commit(self, action: act.Commit, tally: Tally) -> None:
-        """Publish a unit."""
+        """Commit a unit."""
         assert self._worker is not None
         try:
             record = self._worker.commit(self._units[action.unit], action.epoch, tally)
-        except (OSError, ThresherError) as error:
-            self._events.append(ev.CommitFailed(action.unit, action.epoch, str(error), retryable=False))
+        except ControlSignal:
+            raise
+        except BaseException as error:
+            text = message_of(error) if isinstance(error, OSError | ThresherError) else traceback_of(error)
+            self._events.append(ev.CommitFailed(action.unit, action.epoch, text, retryable=False))
         else:
             self._events.append(ev.UnitCommitted(action.unit, action.epoch, record))
 
     def poll(self, timeout_s: float) -> list[ev.AnyEvent]:
-        """Run one order as far as it goes."""
+        """Run one order until it ends or is parked."""
         if not self._events and self._queue:
             self._advance(self._queue.popleft())
         events, self._events = self._events, []
         return events
 
     def take_result(self, task: int) -> Any:
-        """The task itself."""
+        """Return the task itself."""
         return self._payloads.pop(task)
 
     def result_items(self, payload: Any) -> int:
-        """Results are tasks here."""
+        """Return the number of records in a result, which is a task here."""
         return int(payload.num_items)
 
     def take_quarantined(self, task: int) -> list[bytes]:
-        """What the report of a task held."""
+        """Return the quarantine lines from the report of a task."""
         return self._quarantined.pop(task, [])
 
     def decode_result(self, payload: Any) -> Task:
-        """Results are never encoded here."""
+        """Return the result, which is never encoded here."""
         assert isinstance(payload, Task)
         return payload
 
     def memory(self) -> MemoryReading:
-        """The resident memory of this process."""
+        """Return the resident memory of this process."""
         with open("/proc/self/statm", encoding="ascii") as statm:
             pages = int(statm.read().split()[1])
         return MemoryReading(pages * os.sysconf("SC_PAGE_SIZE"))
@@ -149,10 +158,11 @@ class SerialCluster:
         if worker is not None:
             worker.teardown()
 
-    # -- running ------------------------------------------------------------------------------------------------------
+    # -- running -------------------------------------------------------------------------------------------------------
 
     def _start_worker(self, action: act.StartWorker) -> None:
-        """All workers are this one. What has workers of its own is set up when the first of them starts."""
+        """Set up the stages of an op with dedicated workers when its first worker starts; all workers are the same
+        object."""
         assert self._worker is not None
         started = time.monotonic()
         if action.op is not None:
@@ -166,7 +176,8 @@ class SerialCluster:
 
     def _runs(self, action: act.Dispatch) -> Iterator[_Run]:
         assert self._worker is not None
-        size = self._worker.plan.ops[action.op].batch_size
+        plan = self._worker.plan
+        size = plan.tasks_per_call(plan.ops[action.op])
         for start in range(0, len(action.tasks), size):
             refs = action.tasks[start : start + size]
             tasks = [task for task in map(self._input_of, refs) if task is not None]
@@ -174,7 +185,8 @@ class SerialCluster:
             order = TaskOrder(
                 action.op, unit, refs[0].epoch, tasks, frozenset(self._done) if unit.stream else frozenset()
             )
-            yield _Run(order, action.worker, refs, refs[0].credit)
+            # A call for several tasks cannot pause halfway, so it never parks.
+            yield _Run(order, action.worker, refs, refs[0].credit if size == 1 else NO_LIMIT)
 
     def _input_of(self, ref: act.TaskRef) -> Task | None:
         return self._initial.get(ref.unit) if ref.task < 0 else self._payloads[ref.task]
@@ -192,12 +204,26 @@ class SerialCluster:
                 if self._used_up(run, outputs[produced.parent][-1].nbytes):
                     self._park(run, outputs)
                     return
-        except TaskAborted as error:
-            self._fail(run, "aborted", str(error), fatal=False)
-        except (SetupFailed, OSError, ThresherError) as error:
-            self._fail(run, type(error).__name__, str(error), fatal=True)
+        except ControlSignal:
+            raise
+        except BaseException as error:
+            self._failed(run, error)
+            for emitted in itertools.chain(*outputs):
+                self._payloads.pop(emitted.task, None)
         else:
             self._done_with(run, outputs)
+
+    def _failed(self, run: _Run, error: BaseException) -> None:
+        if isinstance(error, TaskAborted):
+            for ref in run.refs:  # something was emitted, so the unit restarts as a whole
+                self._events.append(ev.TaskEmitted(ref.task, run.worker, ()))
+            self._fail(run, ABORTED, str(error), fatal=False)
+        elif isinstance(error, ThresherError):
+            self._fail(run, "", str(error), fatal=True)
+        elif isinstance(error, SetupFailed | OSError):
+            self._fail(run, type(error).__name__, message_of(error), fatal=True)
+        else:  # a bug of ours or of a reader or writer
+            self._fail(run, type(error).__name__, traceback_of(error), fatal=False)
 
     def _emit(self, produced: Produced) -> ev.Emitted:
         unit = produced.unit
@@ -240,7 +266,7 @@ class SerialCluster:
         assert self._worker is not None
         self._worker.forget(run.order)
         for ref in run.refs:
-            self._events.append(ev.TaskFailed(ref.task, run.worker, error, message, fatal))
+            self._events.append(ev.TaskFailed(ref.task, run.worker, error, redacted(message), fatal))
 
     def _grant(self, action: act.GrantCredit) -> None:
         run = self._parked.pop(action.task, None)
@@ -279,8 +305,13 @@ class SerialExecutor(Executor):
     }
 
     def __init__(self, config: dict[str, Any] | None = None, **options: Any) -> None:
-        """Options: `execution_mode` (`streaming` or `batch`), `logging_interval` (seconds), `fusion`, and what stages
-        may ask for: `gpus` (a count, or a list such as `[{"memory_gb": 40}]`), `custom_resources`."""
+        """Options, as keyword arguments or in `config={…}`.
+
+        `execution_mode`: `streaming` or `batch`. `logging_interval`: seconds. `fusion`: run neighbouring stages in one
+        call.
+        `gpus` (a count, or a list such as `[{"memory_gb": 40}]`), `custom_resources`: resources that stages may
+        request.
+        """
         given = merge_options("SerialExecutor", options, config, self.options, self.cannot)
         self._mode = check_choice("execution_mode", given.get("execution_mode", "streaming"), EXECUTION_MODES)
         self._fusion = check_flag("fusion", given.get("fusion", True))
@@ -290,29 +321,33 @@ class SerialExecutor(Executor):
         self._accelerators = declared_accelerators(given["gpus"]) if self._declared else None
 
     def limits(self) -> Limits:
-        """One worker, and no ceiling for memory."""
+        """Return one worker without a memory limit."""
         return Limits(
             shared_workers=1,
             barrier=self._mode == "batch",
             fusion=self._fusion,
             custom=self._custom,
-            tending=Tending(max_workers_per_stage=1),
+            worker_policy=WorkerPolicy(max_workers_per_stage=1),
         )
 
     def accelerators(self) -> tuple[Accelerator, ...]:
-        """What was declared, or else what is found. This process sees all of them: stages ask their metadata."""
+        """Return the declared accelerators, or those that NVML finds. All are visible; stages find theirs in their
+        metadata."""
         if self._accelerators is None:
             self._accelerators = found_accelerators()
         return self._accelerators
 
     def run_spec(self, plan: Plan) -> RunSpec:
-        """As the scheduler sees it. A pipeline for accelerators may be debugged where there are none: without `gpus`,
-        stages get those that are found if they are enough, and otherwise none."""
+        """Return the plan as input of the scheduler.
+
+        A pipeline for accelerators can be debugged on a machine without any: unless `gpus` is given, stages get the
+        accelerators that are found if they suffice, and none otherwise.
+        """
         spec = super().run_spec(plan)
-        if self._declared or not fits_ever(spec):
+        if self._declared or not placement_errors(spec):
             return spec
         return replace(spec, ops=tuple(replace(op, gpus=0.0, gpu_memory_bytes=0) for op in spec.ops))
 
     def make_cluster(self, limits: Limits) -> Cluster:
-        """This process."""
+        """Return a cluster that runs in this process."""
         return SerialCluster()

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""cosmos-xenna runs the plan: one of its stages per op, after our own fusion. Only its public v1 interface is used.
+"""The cosmos-xenna backend: one Xenna stage per fused op. Only Xenna's public v1 interface is used.
 
-Its pipelines give their results back at the very end, if at all. So the call of the last op puts each unit into a
-mailbox, from which the driver takes it: commits are told as they happen, and none is lost where the engine gives up.
+A Xenna pipeline returns its results at the end, if at all. The call of the last op therefore puts each unit into a
+mailbox actor, which the driver polls: commits are reported as they happen, and none is lost if the pipeline fails.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from thresher.backends.ray_engine import RayEngineExecutor, quiet_ray, set_up_nodes, soft_cpus
-from thresher.backends.ray_session import RayNodeFacts
-from thresher.backends.unit_call import UnitWork, UnitWorker, dump_work, load_work, metadata_here, op_chain
-from thresher.core.options import EXECUTION_MODES, check_choice, check_count, check_positive, merge_options
-from thresher.core.packages import require_package
-from thresher.core.plan import Op, Plan
-from thresher.runtime.executor import Limits, Tending
+from thresher.backends.engines.ray_engine import RayEngineExecutor, quiet_ray, set_up_nodes, soft_cpus
+from thresher.backends.engines.unit_call import UnitWork, UnitWorker, dump_work, load_work, metadata_here, op_chain
+from thresher.backends.ray_nodes.session import RayNodeFacts
+from thresher.core.arguments.options import EXECUTION_MODES, check_choice, check_count, check_positive, merge_options
+from thresher.core.planning.plan import Op, Plan
+from thresher.core.registry import require_package
+from thresher.runtime.executor import Limits, WorkerPolicy
 from thresher.runtime.orders import WorkerSetup
 
 ATTEMPTS = 3
-"""How often a pipeline is started that loses its workers."""
+"""Number of attempts to run the pipeline when its workers crash."""
 SLOTS = 2
-"""Calls that Xenna gives to a worker at a time."""
+"""Calls that Xenna sends to a worker at a time."""
 POLL_S = 0.1
-"""How often the mailbox is emptied."""
+"""Interval between two polls of the mailbox."""
 ENVIRONMENT = {
     "PYTHON_LOG": "off",
     "RUST_LOG": "off",
@@ -37,33 +37,35 @@ ENVIRONMENT = {
     "RAY_MAX_LIMIT_FROM_API_SERVER": "40000",
     "RAY_MAX_LIMIT_FROM_DATA_SOURCE": "40000",
 }
-"""What Xenna wants to be set before Ray starts, and what keeps it quiet; the caller's own settings stay."""
+"""Environment variables that Xenna needs before Ray starts, or that silence its logs; values the caller has set are
+kept."""
 
 
 def set_environment() -> None:
-    """For a private cluster. One that runs must have been started with the settings of Ray among these."""
+    """Set the environment for a private cluster. A running cluster must have been started with the Ray settings among
+    these."""
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
 
 
 class Mailbox:
-    """An actor that keeps units until the driver takes them."""
+    """Actor that holds finished units until the driver takes them."""
 
     def __init__(self) -> None:
         self._kept: list[bytes] = []
 
     def put(self, work: bytes) -> None:
-        """A unit behind its last op."""
+        """Add a unit that has passed its last op."""
         self._kept.append(work)
 
     def take(self) -> list[bytes]:
-        """All that came since this was last asked."""
+        """Return and remove all units that were added since the last call."""
         kept, self._kept = self._kept, []
         return kept
 
 
 class XennaEngine:
-    """Runs units through a pipeline of Xenna."""
+    """Runs units through a Xenna pipeline."""
 
     name = "Xenna"
 
@@ -74,12 +76,15 @@ class XennaEngine:
         self._stopping = threading.Event()
 
     def stop(self) -> None:
-        """End soon."""
+        """Request an early end of `run`."""
         self._stopping.set()
 
     def run(self, setup: WorkerSetup, works: list[UnitWork], answer: Callable[[UnitWork], None]) -> None:
-        """All units through one pipeline. It gives up with the first worker that dies, so it is started again: what it
-        had in hand then comes last, because one of those may end every worker."""
+        """Run all units through one pipeline.
+
+        Xenna aborts the pipeline when a worker crashes, so it is restarted. The units that were in progress then go
+        last, because one of them may crash every worker.
+        """
         data = set_up_nodes(setup, self._nodes())
         left = {work.unit.id: work for work in works}
 
@@ -104,14 +109,14 @@ class XennaEngine:
 
         mailbox: Any = ray.remote(num_cpus=0, max_restarts=0)(Mailbox).remote()
         try:
-            with quiet_ray(), ray_is_at(ray.get_runtime_context().gcs_address):
+            with quiet_ray(), ray_address(ray.get_runtime_context().gcs_address):
                 self._run(self._spec(setup.plan, works, (data, mailbox)), mailbox, answer)
         finally:
             with contextlib.suppress(ray.exceptions.RayError):
-                ray.kill(mailbox)  # who still runs cannot give anything back, and ends with an error
+                ray.kill(mailbox)  # workers that still run fail on their next put
 
     def _run(self, spec: Any, mailbox: Any, answer: Callable[[UnitWork], None]) -> None:
-        """Xenna's pipeline in a thread of its own, because it cannot be asked to end."""
+        """Run Xenna's pipeline in a thread of its own, because it cannot be cancelled."""
         errors: list[BaseException] = []
         thread = threading.Thread(target=_run_pipeline, args=(spec, errors), name="thresher-xenna", daemon=True)
         thread.start()
@@ -129,7 +134,7 @@ class XennaEngine:
             answer(load_work(work))
 
     def _spec(self, plan: Plan, works: Sequence[UnitWork], setup: tuple[bytes, Any]) -> Any:
-        """The plan as Xenna wants it."""
+        """Return the plan as a Xenna pipeline spec."""
         from cosmos_xenna.pipelines import v1
 
         ops = op_chain(plan)
@@ -137,7 +142,7 @@ class XennaEngine:
         share = self._settings["cpu_allocation_percentage"]
         if self._settings["workers"]:
             share = min(1.0, self._settings["workers"] / sum(cpus))
-        there = sum(int(some * share) for some in cpus)  # Xenna takes whole ones
+        there = sum(int(some * share) for some in cpus)  # Xenna allocates whole cores
         if not there:
             there, share = sum(map(int, cpus)), 1.0
         numbers = [self._number_of_workers(op, there) for op in ops]
@@ -148,7 +153,8 @@ class XennaEngine:
         return v1.PipelineSpec([dump_work(work) for work in works], stages, self._config(share))
 
     def _number_of_workers(self, op: Op, cpus: int) -> int | None:
-        """As many as the stage wants; where there is an upper bound, Xenna cannot be left to choose."""
+        """Return the number of workers the stage asks for; with an upper bound it must be set, since Xenna knows no
+        maximum."""
         most = self._settings["max_workers_per_stage"]
         return op.workers if not most else min(most, op.workers or max(1, cpus))
 
@@ -179,8 +185,8 @@ class XennaEngine:
 
 
 @contextlib.contextmanager
-def ray_is_at(address: str) -> Iterator[None]:
-    """Xenna asks Ray for its state without saying which cluster: it shall not find another one."""
+def ray_address(address: str) -> Iterator[None]:
+    """Point Ray's state API at this cluster: Xenna calls it without an address and might find another one."""
     before = os.environ.get("RAY_ADDRESS")
     os.environ["RAY_ADDRESS"] = address
     try:
@@ -193,7 +199,7 @@ def ray_is_at(address: str) -> Iterator[None]:
 
 
 def _stage(op: Op, cpus: float, setup: tuple[bytes, Any]) -> Any:
-    """An op as a stage of Xenna; the class is made here because its base is not there without Xenna."""
+    """Wrap an op as a Xenna stage. The class is defined here because its base class needs Xenna to be installed."""
     from cosmos_xenna.pipelines import v1
 
     class OpStage(v1.Stage):  # type: ignore[misc]  # Xenna is not there where types are checked
@@ -209,18 +215,18 @@ def _stage(op: Op, cpus: float, setup: tuple[bytes, Any]) -> Any:
 
         @property
         def required_resources(self) -> Any:
-            """Of one worker."""
+            """Resources of one worker."""
             return self._needs
 
         def setup(self, worker_metadata: Any) -> None:
-            """Once per worker."""
+            """Prepare the op; called once per worker."""
             import ray
 
             self._worker = UnitWorker(self._data, metadata_here(str(ray.get_runtime_context().get_node_id())))
             self._worker.prepare(self._number)
 
         def process_data(self, in_data: list[bytes]) -> list[bytes]:
-            """Units behind the op, for the next one or for the mailbox."""
+            """Run the op and return the units for the next one, or put them into the mailbox after the last."""
             import ray
 
             assert self._worker is not None, "Xenna calls setup() first"
@@ -239,7 +245,7 @@ def _run_pipeline(spec: Any, errors: list[BaseException]) -> None:
 
     try:
         v1.run_pipeline(spec)
-    except BaseException as error:  # told in the thread that waits
+    except BaseException as error:  # raised again in the waiting thread
         errors.append(error)
 
 
@@ -265,8 +271,8 @@ class XennaExecutor(RayEngineExecutor):
         **RayEngineExecutor.cannot,
         "ignore_head_node": "Xenna places its work itself; start the head node with --num-cpus=0",
         "reserved_cpus": "Xenna leaves out a share of all cores: cpu_allocation_percentage",
-        "resources.memory_gb": "Xenna counts cores and accelerators alone",
-        "resources.custom": "Xenna counts cores and accelerators alone",
+        "resources.memory_gb": "Xenna schedules by cores and accelerators only",
+        "resources.custom": "Xenna schedules by cores and accelerators only",
     }
 
     def __init__(self, config: dict[str, Any] | None = None, **options: Any) -> None:
@@ -300,15 +306,15 @@ class XennaExecutor(RayEngineExecutor):
                 self._settings[name] = check_count(name, given[name])
 
     def warm_up(self) -> None:
-        """Xenna reads its settings from the environment, and so does Ray when it starts."""
+        """Connect, with the environment set first: Xenna and Ray read it when they start."""
         set_environment()
         super().warm_up()
 
     def limits(self) -> Limits:
-        """As for every engine; a stage is also held to the most workers that were asked for."""
+        """Return the limits of every engine, with the maximum of workers per stage."""
         most = self._settings["max_workers_per_stage"]
-        return replace(super().limits(), tending=Tending(max_workers_per_stage=most))
+        return replace(super().limits(), worker_policy=WorkerPolicy(max_workers_per_stage=most))
 
     def make_engine(self) -> XennaEngine:
-        """A pipeline on the cluster."""
+        """Return an engine that runs a Xenna pipeline on the cluster."""
         return XennaEngine(self.nodes, self._settings)

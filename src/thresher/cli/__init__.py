@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command line: parsing and printing only. One file per command, loaded when it is used."""
+"""The command line: parsing and printing only."""

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command `thresher`: finds the command that is asked for and turns every end into an exit code.
+"""Entry point of the command `thresher`: dispatches to a command module and maps every outcome to an exit code.
 
-A command is a module of this package with `SUMMARY`, `PLANNED_FLAGS`, `add_arguments(parser)` and `execute(arguments)`.
+A command is a module of `cli.commands` with `DESCRIPTION`, `PLANNED_FLAGS`, `add_arguments(parser)` and
+`execute(arguments)`.
 """
 
 from __future__ import annotations
@@ -9,11 +10,7 @@ from __future__ import annotations
 import importlib
 import signal
 import sys
-import threading
-import traceback
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from types import FrameType
+from collections.abc import Sequence
 from typing import Any
 
 from thresher.cli.printing import (
@@ -25,25 +22,28 @@ from thresher.cli.printing import (
     print_result,
     silence_stdout,
 )
-from thresher.errors import ThresherError, UsageError, nearest
+from thresher.credentials import error_line, print_traceback
+from thresher.errors import RunFailedError, ThresherError, UsageError, nearest
+from thresher.runtime.interrupts import TERMINATED, signals_raise
 from thresher.version import __version__
 
 COMMANDS: dict[str, str] = {
-    "run": "run a recipe, or go on with a run that was ended",
+    "run": "run a recipe, or resume an interrupted run",
     "plan": "show what a run would do: stages, fusion, workers, memory, units",
     "stages": "list stages, filters and modifiers, or show one",
-    "recipes": "list the recipes that come with Thresher",
+    "recipes": "list the built-in recipes",
     "init": "write a recipe to start from",
     "report": "show the report of a run",
-    "audit": "prove the counts of a run and the hashes of its output files",
-    "why": "tell what happened to a document",
-    "quarantine": "show the records that were set aside, and why",
-    "retry": "try the records in quarantine again; their output joins the rest",
-    "rethreshold": "write the output of a run with other thresholds, from the scores that it kept",
+    "audit": "verify the counts of a run and the hashes of its output files",
+    "why": "explain what happened to a document",
+    "quarantine": "list the quarantined records, and why they failed",
+    "retry": "process quarantined records again; their output is added to the rest",
+    "rethreshold": "write the output of a run with other thresholds, from its saved scores",
     "replay": "check that the event log of a run leads to the same decisions again",
-    "simulate": "rehearse a recipe on machines that are not there: time, bottleneck, cost",
+    "simulate": "predict a run on other machines: time, bottleneck, cost",
+    "warm-up": "compile all text rules for this machine now, so that no run waits for it",
 }
-"""Name and what it does; each is a module of this package."""
+"""Commands and their summaries; the module of each has `_` instead of `-`."""
 
 PLANNED = (
     "compare",
@@ -53,43 +53,41 @@ PLANNED = (
     "import",
     "dedup",
 )
-"""Commands that are not there yet; their names are kept for them."""
+"""Commands that are planned; their names are reserved."""
 
-INTERRUPTED, TERMINATED = 130, 143
+INTERRUPTED = 130
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; returns the exit code."""
+    """Run one command and return the exit code."""
     if argv is None:
         make_streams_usable()
     arguments = list(sys.argv[1:] if argv is None else argv)
-    # Also for errors the caller finds one JSON object on stdout.
+    # With --json, errors are printed as one JSON object too.
     wants_json = "--json" in arguments
     try:
-        with _sigterm_ends():
+        with signals_raise(signal.SIGINT, signal.SIGTERM):
             code = _dispatch(arguments)
             flush_results()
             return code
     except ThresherError as error:
         print_error(str(error))
         return _ended(str(error), error.exit_code, wants_json)
-    except KeyboardInterrupt:
-        print_note("interrupted; the same command goes on from what is done")
+    except KeyboardInterrupt as end:
+        _print_how_to_continue("interrupted", end)
         return _ended("interrupted", INTERRUPTED, wants_json)
-    except BrokenPipeError:  # who read our output has seen enough
+    except BrokenPipeError:  # the reader of our output has closed the pipe
         silence_stdout()
         return 0
     except SystemExit as end:
         if end.code != TERMINATED:  # --help
             return end.code if isinstance(end.code, int) else 0
-        print_note("ended by SIGTERM; the same command goes on from what is done")
+        _print_how_to_continue("ended by SIGTERM", end)
         return _ended("ended by SIGTERM", TERMINATED, wants_json)
     except Exception as error:
-        message = f"unexpected {type(error).__name__}: {error}"
-        traceback.print_exc()
-        print_error(
-            f"{message}\nThis is a fault in Thresher: please report the lines above and the command that was run"
-        )
+        message = f"unexpected {error_line(error)}"
+        print_traceback(error)
+        print_error(f"{message}\nThis is a bug in Thresher: please report the lines above and the command that was run")
         return _ended(message, 1, wants_json)
 
 
@@ -102,12 +100,12 @@ def _dispatch(arguments: list[str]) -> int:
         return 0
     name = arguments[0]
     if name in PLANNED:
-        raise UsageError(f"`thresher {name}` is planned and not there yet. There is now: {', '.join(COMMANDS)}")
+        raise UsageError(f"`thresher {name}` is planned and not available yet. Commands: {', '.join(COMMANDS)}")
     if name not in COMMANDS:
-        raise UsageError(f"{name!r} is no command.{nearest(name, COMMANDS)} There is: {', '.join(COMMANDS)}")
+        raise UsageError(f"{name!r} is not a command.{nearest(name, COMMANDS)} Commands: {', '.join(COMMANDS)}")
     from thresher.cli.arguments import Parser
 
-    command: Any = importlib.import_module(f"thresher.cli.{name}")
+    command: Any = importlib.import_module(f"thresher.cli.commands.{name.replace('-', '_')}")
     parser = Parser(prog=f"thresher {name}", description=command.DESCRIPTION, planned=command.PLANNED_FLAGS)
     command.add_arguments(parser)
     code: int = command.execute(parser.parse(arguments[1:]))
@@ -120,31 +118,26 @@ def _help() -> str:
     return (
         "usage: thresher COMMAND …\n\nTurns raw data into training data.\n\n"
         f"commands:\n{commands}\n\n"
-        f"planned, not there yet: {', '.join(PLANNED)}\n\n"
+        f"planned, not available yet: {', '.join(PLANNED)}\n\n"
         "`thresher COMMAND --help` shows the flags of a command, `thresher --version` the version.\n"
         "Start with: thresher init my-recipe.yaml"
     )
 
 
+def _print_how_to_continue(what: str, end: BaseException) -> None:
+    if not getattr(end, "__notes__", ()):  # a run that ended cleanly has printed its own message
+        print_note(f"{what}; run the same command again to continue")
+
+
 def _ended(message: str, code: int, wants_json: bool) -> int:
     if wants_json:
         status = "stopped" if code in (INTERRUPTED, TERMINATED) else "failed"
-        print_json({"status": status, "error": message, "exit_code": code})
+        try:
+            print_json({"status": status, "error": message, "exit_code": code})
+            flush_results()
+        except BrokenPipeError:
+            silence_stdout()
+        except RunFailedError as error:
+            if str(error) != message:
+                print_error(str(error))
     return code
-
-
-@contextmanager
-def _sigterm_ends() -> Iterator[None]:
-    """SIGTERM unwinds the stack as Ctrl-C does, so that everything is put away."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def end(number: int, frame: FrameType | None) -> None:
-        raise SystemExit(TERMINATED)
-
-    before = signal.signal(signal.SIGTERM, end)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where text goes: results to stdout, everything else to stderr; colour for terminals only, and never with NO_COLOR."""
+"""Output of the CLI: results on stdout, everything else on stderr; colour on terminals only, unless NO_COLOR is set."""
 
 from __future__ import annotations
 
@@ -10,25 +10,32 @@ import re
 import shutil
 import sys
 import textwrap
+import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, TextIO
 
-from thresher.errors import RunFailedError
+from thresher.credentials import redacted
+from thresher.errors import cannot_write_results
 
-_UNSEEN = re.compile("[\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
-"""What JSON allows in a text and a terminal may obey; JSON itself escapes the rest."""
+_UNSAFE_IN_JSON = re.compile("[\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
+"""Characters that JSON allows in strings and that may control a terminal; JSON escapes the others."""
+_UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]")
+"""Characters of untrusted text (documents, file names) that control the terminal or are invisible."""
+_ON_TERMINAL_S, _ELSEWHERE_S = 0.2, 10.0
+"""Interval between two prints of progress."""
 _BOLD, _RED, _YELLOW, _RESET = "\033[1m", "\033[1;31m", "\033[33m", "\033[0m"
 
 
 def make_streams_usable() -> None:
-    """Standard streams that the caller closed lead nowhere, and letters that they cannot show are spelled out."""
+    """Redirect closed standard streams to /dev/null and escape characters that a stream cannot encode."""
     for number in range(3):
         try:
             os.fstat(number)
         except OSError:
-            # Else the number would go to the next file or socket, which would then get our messages.
-            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
+            # Otherwise the next file or socket would get the descriptor, and our messages.
+            # A closed standard input must fail to read, not look like empty input.
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR if number else os.O_WRONLY), True)
     sys.stdout = sys.stdout or open(1, "w", closefd=False)  # noqa: SIM115  # for as long as the process lives
     sys.stderr = sys.stderr or open(2, "w", closefd=False)  # noqa: SIM115  # for as long as the process lives
     for stream in (sys.stdout, sys.stderr):
@@ -37,20 +44,20 @@ def make_streams_usable() -> None:
 
 
 def silence_stdout() -> None:
-    """Let what is still to be written to stdout go nowhere, so that nobody stumbles over it at the end."""
+    """Discard what is still buffered for stdout, so that the exit of the interpreter does not fail on it."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     os.close(nowhere)
 
 
-def print_result(text: str) -> None:
-    """A result, on stdout."""
+def print_result(text: str, stream: TextIO | None = None) -> None:
+    """Print a result, on stdout by default."""
     with _explained():
-        sys.stdout.write(text if text.endswith("\n") else f"{text}\n")
+        (stream or sys.stdout).write(text if text.endswith("\n") else f"{text}\n")
 
 
 def flush_results() -> None:
-    """Hand over what was printed."""
+    """Flush stdout."""
     with _explained():
         sys.stdout.flush()
 
@@ -63,47 +70,52 @@ def _explained() -> Iterator[None]:
         raise
     except OSError as error:
         silence_stdout()
-        raise RunFailedError(f"the result cannot be written to stdout: {error.strerror}") from None
+        raise cannot_write_results(error) from None
 
 
-def print_json(value: Any) -> None:
-    """One JSON object in one line, on stdout."""
+def print_json(value: Any, stream: TextIO | None = None) -> None:
+    """Print one JSON object on one line, on stdout by default."""
     text = json.dumps(value, ensure_ascii=False, default=str)
-    print_result(_UNSEEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
+    print_result(_UNSAFE_IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text), stream)
 
 
 def print_error(text: str) -> None:
-    """What went wrong, on stderr."""
+    """Print an error on stderr."""
     _to_stderr(f"{painted('thresher: error:', _RED, sys.stderr)} {text}")
 
 
 def print_warning(text: str) -> None:
-    """What one should know, on stderr."""
+    """Print a warning on stderr."""
     _to_stderr(f"{painted('thresher: warning:', _YELLOW, sys.stderr)} {text}")
 
 
 def print_note(text: str) -> None:
-    """What one may want to know, on stderr."""
+    """Print a note on stderr."""
     _to_stderr(f"thresher: {text}")
 
 
 def heading(text: str) -> str:
-    """A heading for stdout."""
+    """Return a heading for stdout."""
     return painted(text, _BOLD, sys.stdout)
 
 
 def painted(text: str, code: str, stream: TextIO) -> str:
-    """`text` in colour, if `stream` takes it."""
+    """Return `text` with a colour code if `stream` supports it."""
     return f"{code}{text}{_RESET}" if wants_color(stream) else text
 
 
 def wants_color(stream: TextIO) -> bool:
-    """Colour is for terminals, and for people who did not set NO_COLOR."""
+    """Return True if `stream` is a terminal and NO_COLOR is not set."""
     return stream.isatty() and os.environ.get("TERM", "") != "dumb" and not os.environ.get("NO_COLOR")
 
 
+def result_width() -> int | None:
+    """Return the width of the terminal behind stdout; `None` for a file or a pipe, where lines may be long."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
 def table(rows: Iterable[Sequence[str]], indent: str = "  ") -> list[str]:
-    """Rows as lines, columns aligned; the last column is left as it is."""
+    """Return rows as lines with aligned columns; the last column is not padded."""
     cells = [tuple(row) for row in rows]
     if not cells:
         return []
@@ -115,10 +127,65 @@ def table(rows: Iterable[Sequence[str]], indent: str = "  ") -> list[str]:
 
 
 def wrapped(text: str, indent: str) -> list[str]:
-    """`text` as lines that fit the terminal; all but the first are indented further."""
+    """Return `text` as lines that fit the terminal; all but the first are indented."""
     width = max(40, shutil.get_terminal_size((100, 24)).columns)
     return textwrap.wrap(text, width, initial_indent="  ", subsequent_indent=indent, break_on_hyphens=False)
 
 
 def _to_stderr(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
+    with suppress(OSError):  # a full disk behind stderr must not hide the exit code
+        print(redacted(text), file=sys.stderr, flush=True)
+
+
+def shown(text: object, width: int = 0) -> str:
+    """Return `text` on one line with such characters escaped; at most `width` characters, if not 0."""
+    plain = str(text)
+    if width:
+        plain = plain[: width + 1]
+    safe = _UNSAFE.sub(_escape, plain)
+    return f"{safe[: width - 1]}…" if width and len(safe) > width else safe
+
+
+def shown_lines(text: object) -> list[str]:
+    """Return the lines of `text`, each escaped."""
+    return [shown(line) for line in str(text).splitlines()]
+
+
+def _escape(found: re.Match[str]) -> str:
+    character = found[0]
+    if character in "\n\r\t":
+        return {"\n": "\\n", "\r": "\\r", "\t": "\\t"}[character]
+    number = ord(character)
+    return f"\\x{number:02x}" if number < 256 else f"\\u{number:04x}"
+
+
+class ProgressLine:
+    """Prints the progress of a command on stderr; nothing if it ends soon."""
+
+    def __init__(self, what: str, quiet: bool = False) -> None:
+        self._what = what
+        self._quiet = quiet
+        self._live = sys.stderr.isatty()
+        self._every_s = _ON_TERMINAL_S if self._live else _ELSEWHERE_S
+        self._printed_at = time.monotonic()
+        self._shown = False
+
+    def update(self, done_bytes: int, total_bytes: int) -> None:
+        """Print the progress if the last print was long enough ago."""
+        from thresher.observe.figures import megabytes, percent
+
+        now = time.monotonic()
+        if self._quiet or now - self._printed_at < self._every_s:
+            return
+        self._printed_at = now
+        share = percent(min(1.0, done_bytes / total_bytes)) if total_bytes else "-"
+        text = f"thresher: {self._what}: {megabytes(done_bytes)} of {megabytes(total_bytes)} MB, {share}"
+        sys.stderr.write(f"\r\033[K{text}" if self._live else f"{text}\n")
+        sys.stderr.flush()
+        self._shown = True
+
+    def close(self) -> None:
+        """Clear the line."""
+        if self._live and self._shown:
+            sys.stderr.write("\r\033[K")
+            sys.stderr.flush()

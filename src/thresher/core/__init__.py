@@ -1,2 +1,3 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Values and contracts: what a task, a stage, a pipeline and a plan are. Knows no clock, no process, no file format."""
+"""Values and contracts: tasks, stages, pipelines, plans. Nothing here reads a clock, starts a process or knows a file
+format."""

@@ -1,46 +1,47 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much goes into one call: halved when memory runs out, remembered, and growing again slowly.
+"""Adapt the size of a call to the available memory: halve it when memory runs out, and let it grow again slowly.
 
-`InferenceBatcher` is for authors of stages with a model: it cuts what a call was given into forward passes.
+`InferenceBatcher` is for authors of stages with a model: it splits the input of a call into forward passes.
 """
 
 from __future__ import annotations
 
 import gc
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from thresher.core.out_of_memory import is_out_of_memory, release_accelerator_memory
 from thresher.errors import UsageError
+from thresher.stage_errors import is_out_of_memory
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-FIRST_PATIENCE = 16
-"""So many calls near the limit must work before it grows; twice as many after each time that memory ran out."""
-MOST_PATIENCE = 1024
+MIN_PATIENCE = 16
+"""Calls near the limit that must succeed before the limit grows. The number doubles each time memory runs out."""
+MAX_PATIENCE = 1024
 
 
 class FittingSize:
-    """The size that works, in whatever unit the caller counts (records, bytes, tasks)."""
+    """The largest size that fits in memory, in the unit of the caller (records, bytes, tasks)."""
 
     def __init__(self, most: int | None = None) -> None:
-        """`most`: what a call may take as long as memory suffices; `None`: anything."""
+        """Start with the limit `most`, which is also the upper bound; `None` means no limit."""
         self._most = most
-        self._patience = FIRST_PATIENCE
+        self._patience = MIN_PATIENCE
         self._worked = 0
         self.limit = most
-        """What a call should take at most; `None`: anything."""
+        """Maximum size of a call; `None` means no limit."""
 
     def ran_out(self, size: int) -> None:
-        """Memory ran out in a call of `size`: from now on at most half of it."""
+        """Halve the limit after a call of `size` ran out of memory."""
         half = max(1, size // 2)
         self.limit = half if self.limit is None else min(self.limit, half)
-        self._patience = min(MOST_PATIENCE, 2 * self._patience)
+        self._patience = min(MAX_PATIENCE, 2 * self._patience)
         self._worked = 0
 
     def worked(self, size: int) -> None:
-        """A call of `size` worked. Many of them near the limit let it grow by a quarter."""
+        """Count a successful call of `size`. After enough calls near the limit, raise the limit by a quarter."""
         if self.limit is None or self.limit == self._most or 2 * size <= self.limit:
             return
         self._worked += 1
@@ -51,14 +52,14 @@ class FittingSize:
 
 
 def note_split(stage: Any, size: int, *, failed: bool = True) -> None:
-    """Remember for the report that `stage` gets `size` records at a time, because memory ran out: just now, or before
-    (not `failed`)."""
+    """Record for the report that `stage` gets `size` records at a time because memory ran out; `failed` is False if it
+    ran out in an earlier call."""
     count, smallest = stage.__dict__.get("_splits", (0, size))
     stage.__dict__["_splits"] = (count + failed, min(smallest, size))
 
 
 class InferenceBatcher:
-    """Feeds a model in forward passes of at most `model_inference_batch_size` items.
+    """Batcher that runs a model in forward passes of at most `model_inference_batch_size` items.
 
     A pass that runs out of memory is halved and tried again. The size that works is kept for the next call, so make one
     batcher per worker, in `setup`:
@@ -74,7 +75,7 @@ class InferenceBatcher:
     """
 
     def __init__(self, model_inference_batch_size: int, *, stage: Any = None) -> None:
-        """`stage`: the stage in whose line of the report splits are shown."""
+        """Show splits in the report under `stage`."""
         size = model_inference_batch_size
         if isinstance(size, bool) or not isinstance(size, int) or size < 1:
             raise UsageError(f"model_inference_batch_size: {size!r} is not a whole number of 1 or more")
@@ -83,12 +84,12 @@ class InferenceBatcher:
 
     @property
     def size(self) -> int:
-        """Items per forward pass at present."""
+        """Return the current number of items per forward pass."""
         assert self._fits.limit is not None
         return self._fits.limit
 
     def run(self, forward: Callable[[Sequence[Item]], Sequence[Result]], items: Sequence[Item]) -> list[Result]:
-        """One result per item, in order. `forward` gets a slice of `items`: a list, an array or a tensor."""
+        """Return one result per item, in order. `forward` receives a slice of `items`: a list, an array or a tensor."""
         results: list[Result] = []
         while len(results) < len(items):
             part = items[len(results) : len(results) + self.size]
@@ -101,9 +102,9 @@ class InferenceBatcher:
         return results
 
     def _try(self, forward: Callable[[Sequence[Item]], Sequence[Result]], part: Sequence[Item]) -> Any:
-        """What the model made of `part`; `None` where memory ran out.
+        """Return the model's results for `part`; `None` if memory ran out.
 
-        The error has gone when this returns, and with it what the frames that it went through held.
+        The error is released on return, and with it the objects that its frames held.
         """
         try:
             made = forward(part)
@@ -121,3 +122,11 @@ class InferenceBatcher:
         release_accelerator_memory()
         if self._stage is not None:
             note_split(self._stage, self.size)
+
+
+def release_accelerator_memory() -> None:
+    """Release the memory that torch caches on an accelerator, if a stage has imported torch."""
+    torch = sys.modules.get("torch")
+    cuda = getattr(torch, "cuda", None)
+    if cuda is not None and cuda.is_initialized():
+        cuda.empty_cache()

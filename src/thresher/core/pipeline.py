@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A pipeline: an ordered list of stages. How it will run is the executor's business."""
+"""A pipeline: an ordered list of stages, independent of the executor that runs it."""
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Self
 
-from thresher.core.options import ErrorBudget, RunOptions
-from thresher.core.stage import ProcessingStage, task_types
-from thresher.core.task import Task
-from thresher.errors import PlanError, UsageError
+from thresher.core.arguments.options import ErrorBudget, RunOptions
+from thresher.core.documents.in_memory import as_tasks
+from thresher.core.planning.checks import task_types
+from thresher.core.registry import DEFAULT_EXECUTOR, kind_of, load_executor, wrapper_of
+from thresher.core.stage import ProcessingStage
+from thresher.errors import PlanError, UsageError, with_article
 
 if TYPE_CHECKING:
     from thresher.core.result import RunResult
@@ -19,28 +20,29 @@ Stage = ProcessingStage[Any, Any]
 
 
 class Pipeline:
-    """Stages in a row, from a reader to a writer."""
+    """An ordered list of stages, from a reader to a writer."""
 
-    def __init__(self, name: str, description: str = "", stages: Iterable[Stage] = ()) -> None:
+    def __init__(self, name: str, description: str = "", stages: Iterable[Any] = ()) -> None:
         if not isinstance(name, str) or not name:
             raise UsageError(f"Pipeline.name: {name!r} is not a name")
         self.name = name
         self.description = description
         self.stages: list[Stage] = []
+        if not isinstance(stages, Iterable) or isinstance(stages, str | Mapping):
+            raise UsageError(f"Pipeline.stages: {with_article(type(stages))} is not a list of stages; write stages=[…]")
         for stage in stages:
             self.add_stage(stage)
 
-    def add_stage(self, stage: Stage) -> Self:
-        """Add a stage at the end; returns this pipeline, so that calls can be chained."""
-        if isinstance(stage, type):
-            raise UsageError(f"add_stage got the class {stage.__name__}; give an instance: {stage.__name__}(…)")
-        if not isinstance(stage, ProcessingStage):
-            raise UsageError(f"add_stage got {stage!r}; a stage is a ProcessingStage or made by @processing_stage")
-        self.stages.append(stage)
+    def add_stage(self, stage: Any) -> Self:
+        """Add a stage at the end, and return this pipeline so that calls can be chained.
+
+        A filter is wrapped in `ScoreFilter` and a modifier in `Modify`, as in a recipe.
+        """
+        self.stages.append(as_stage(stage))
         return self
 
     def describe(self) -> str:
-        """The stages with what they take, give and need, as text."""
+        """Return the stages with their task types and resources as text."""
         rows = [f"Pipeline {self.name}" + (f": {self.description}" if self.description else "")]
         for number, stage in enumerate(self.stages, start=1):
             taken, given = task_types(stage)
@@ -54,7 +56,7 @@ class Pipeline:
         self,
         executor: Any = None,
         *,
-        initial_tasks: Iterable[Task] | None = None,
+        initial_tasks: Any = None,
         run_dir: str | None = None,
         fresh: bool = False,
         accept_changes: bool = False,
@@ -67,12 +69,15 @@ class Pipeline:
     ) -> RunResult:
         """Run a snapshot of the pipeline and wait for the end; the pipeline itself is never changed.
 
+        `executor` is an executor, or the name of one as on the command line. `initial_tasks` are what the first stage
+        gets: tasks, or documents as a list of texts or dicts, a pandas DataFrame or an Arrow table.
+
         Failure raises a `ThresherError`. Ctrl-C raises `KeyboardInterrupt` after a clean end.
         """
         if not self.stages:
             raise PlanError(f"pipeline {self.name!r} has no stages; add some with add_stage(…)")
         options = RunOptions(
-            initial_tasks=None if initial_tasks is None else tuple(initial_tasks),
+            initial_tasks=None if initial_tasks is None else as_tasks(initial_tasks),
             run_dir=run_dir,
             fresh=fresh,
             accept_changes=accept_changes,
@@ -83,12 +88,40 @@ class Pipeline:
             progress=progress,
             recipe=recipe,
         )
-        if executor is None:
-            # Found by name: what a pipeline is must not depend on what runs it.
-            executor = importlib.import_module("thresher.backends.local").LocalExecutor()
-        result: RunResult = executor.execute(self.snapshot(), options)
+        result: RunResult = _executor(executor).execute(self.snapshot(), options)
         return result
 
     def snapshot(self) -> Pipeline:
-        """A copy that later changes of this pipeline do not reach."""
+        """Return a copy that is independent of later changes to this pipeline."""
         return Pipeline(self.name, self.description, list(self.stages))
+
+
+def as_stage(given: Any) -> Stage:
+    """Return the stage for a stage, filter or modifier that a user put into a pipeline."""
+    if isinstance(given, type):
+        raise UsageError(f"{given.__name__} is a class; write {given.__name__}()")
+    if isinstance(given, ProcessingStage):
+        return given
+    try:
+        wrapper = wrapper_of(kind_of(type(given)))
+    except UsageError:
+        raise UsageError(
+            f"{given!r} is not a stage; a stage is a ProcessingStage, a DocumentFilter, a DocumentModifier, or made by "
+            "@processing_stage"
+        ) from None
+    assert wrapper is not None, "only filters and modifiers get here"
+    stage: Stage = wrapper(given)
+    return stage.with_(name=type(given).__name__)
+
+
+def _executor(given: Any) -> Any:
+    """Return the executor for an executor, the name of one, or `None`."""
+    if given is None or isinstance(given, str):
+        return load_executor(DEFAULT_EXECUTOR if given is None else given)()
+    if isinstance(given, type):
+        raise UsageError(f"executor: {given.__name__} is a class; write {given.__name__}()")
+    if not callable(getattr(given, "execute", None)):
+        raise UsageError(
+            f"executor: {given!r} is not an executor; give one such as LocalExecutor(), or its name, 'local'"
+        )
+    return given

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every name that a recipe, the command line and `from thresher import …` know, and where it lives.
+"""All names that recipes, the command line and `from thresher import …` accept, where they are defined, and the
+optional packages that some of them need.
 
-Targets are texts, `module:Name`, resolved when somebody asks: a new stage costs one line here and nothing at start-up.
+Targets are strings of the form `module:Name` that are resolved on first use: a new stage costs one line here and
+nothing at start-up.
 """
 
 from __future__ import annotations
@@ -11,82 +13,82 @@ import inspect
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
-from thresher.core.packages import EXTRAS, missing_package
-from thresher.errors import UsageError, nearest
+from thresher.errors import MissingPackageError, UsageError, nearest
 
 Kind = Literal["reader", "writer", "stage", "filter", "modifier"]
 
 _IO = "thresher.stages.io"
 _TEXT = "thresher.stages.text"
+_RULES = f"{_TEXT}.rules"
 
 _BUILT_IN: dict[Kind, dict[str, str]] = {
     "reader": {
-        "JsonlReader": f"{_IO}.jsonl_reader:JsonlReader",
-        "ParquetReader": f"{_IO}.parquet_reader:ParquetReader",
+        "JsonlReader": f"{_IO}.jsonl.reader:JsonlReader",
+        "ParquetReader": f"{_IO}.parquet.reader:ParquetReader",
     },
     "writer": {
-        "JsonlWriter": f"{_IO}.jsonl_writer:JsonlWriter",
-        "ParquetWriter": f"{_IO}.parquet_writer:ParquetWriter",
+        "JsonlWriter": f"{_IO}.jsonl.writer:JsonlWriter",
+        "ParquetWriter": f"{_IO}.parquet.writer:ParquetWriter",
     },
     "stage": {
-        "Score": f"{_TEXT}.score_filter:Score",
-        "Filter": f"{_TEXT}.score_filter:Filter",
-        "ScoreFilter": f"{_TEXT}.score_filter:ScoreFilter",
+        "Score": f"{_TEXT}.judging.score_filter:Score",
+        "Filter": f"{_TEXT}.judging.score_filter:Filter",
+        "ScoreFilter": f"{_TEXT}.judging.score_filter:ScoreFilter",
         "Modify": f"{_TEXT}.modify:Modify",
         "AddId": f"{_TEXT}.add_id:AddId",
-        "C4BadWordsFilter": f"{_TEXT}.c4_bad_words:C4BadWordsFilter",
-        "C4QualityFilter": f"{_TEXT}.c4_quality:C4QualityFilter",
-        "FineWebQualityFilter": f"{_TEXT}.rules.fineweb_quality:FineWebQualityFilter",
-        "GopherQualityFilter": f"{_TEXT}.rules.gopher_quality:GopherQualityFilter",
-        "GopherRepetitionFilter": f"{_TEXT}.rules.gopher_repetition:GopherRepetitionFilter",
-        "DocumentSplitter": f"{_TEXT}.document_splitter:DocumentSplitter",
-        "DocumentJoiner": f"{_TEXT}.document_joiner:DocumentJoiner",
-        "SamplerFilter": f"{_TEXT}.rules.sampler:SamplerFilter",
-        "UrlBlocklistFilter": f"{_TEXT}.rules.url_blocklist:UrlBlocklistFilter",
+        "C4BadWordsFilter": f"{_TEXT}.c4.bad_words:C4BadWordsFilter",
+        "C4QualityFilter": f"{_TEXT}.c4.quality:C4QualityFilter",
+        "FineWebQualityFilter": f"{_RULES}.sets.fineweb_quality:FineWebQualityFilter",
+        "GopherQualityFilter": f"{_RULES}.sets.gopher_quality:GopherQualityFilter",
+        "GopherRepetitionFilter": f"{_RULES}.sets.gopher_repetition:GopherRepetitionFilter",
+        "DocumentSplitter": f"{_TEXT}.segments.document_splitter:DocumentSplitter",
+        "DocumentJoiner": f"{_TEXT}.segments.document_joiner:DocumentJoiner",
+        "SamplerFilter": f"{_RULES}.sampler:SamplerFilter",
+        "UrlBlocklistFilter": f"{_RULES}.web.url_blocklist:UrlBlocklistFilter",
         "Decontamination": f"{_TEXT}.decontamination:Decontamination",
         "TokenCounter": f"{_TEXT}.token_counter:TokenCounter",
         "DocumentStatistics": f"{_TEXT}.document_statistics:DocumentStatistics",
     },
     "filter": {
-        "C4ParagraphFilter": f"{_TEXT}.rules.c4_paragraph:C4ParagraphFilter",
-        "WordCountFilter": f"{_TEXT}.rules.word_count:WordCountFilter",
-        "MeanWordLengthFilter": f"{_TEXT}.rules.mean_word_length:MeanWordLengthFilter",
-        "NonAlphaNumericFilter": f"{_TEXT}.rules.non_alpha_numeric:NonAlphaNumericFilter",
-        "RepeatedLinesFilter": f"{_TEXT}.rules.repeated_lines:RepeatedLinesFilter",
-        "UrlsFilter": f"{_TEXT}.rules.urls:UrlsFilter",
-        "AlphaFilter": f"{_TEXT}.rules.alpha:AlphaFilter",
-        "BoilerPlateStringFilter": f"{_TEXT}.rules.boiler_plate_string:BoilerPlateStringFilter",
-        "BulletsFilter": f"{_TEXT}.rules.bullets:BulletsFilter",
-        "CommonEnglishWordsFilter": f"{_TEXT}.rules.common_english_words:CommonEnglishWordsFilter",
-        "EllipsisFilter": f"{_TEXT}.rules.ellipsis:EllipsisFilter",
-        "GeneralCommentToCodeFilter": f"{_TEXT}.rules.general_comment_to_code:GeneralCommentToCodeFilter",
-        "HTMLBoilerplateFilter": f"{_TEXT}.rules.html_boilerplate:HTMLBoilerplateFilter",
-        "LongWordFilter": f"{_TEXT}.rules.long_word:LongWordFilter",
-        "NumberOfLinesOfCodeFilter": f"{_TEXT}.rules.number_of_lines_of_code:NumberOfLinesOfCodeFilter",
-        "NumbersFilter": f"{_TEXT}.rules.numbers:NumbersFilter",
-        "ParenthesesFilter": f"{_TEXT}.rules.parentheses:ParenthesesFilter",
-        "PerExtensionFilter": f"{_TEXT}.rules.per_extension:PerExtensionFilter",
-        "PornographicUrlsFilter": f"{_TEXT}.rules.pornographic_urls:PornographicUrlsFilter",
-        "PunctuationFilter": f"{_TEXT}.rules.punctuation:PunctuationFilter",
-        "PythonCommentToCodeFilter": f"{_TEXT}.rules.python_comment_to_code:PythonCommentToCodeFilter",
-        "RepeatedLinesByCharFilter": f"{_TEXT}.rules.repeated_lines_by_char:RepeatedLinesByCharFilter",
-        "RepeatedParagraphsByCharFilter": f"{_TEXT}.rules.repeated_paragraphs_by_char:RepeatedParagraphsByCharFilter",
-        "RepeatedParagraphsFilter": f"{_TEXT}.rules.repeated_paragraphs:RepeatedParagraphsFilter",
-        "RepeatingDuplicateNGramsFilter": f"{_TEXT}.rules.repeating_duplicate_ngrams:RepeatingDuplicateNGramsFilter",
-        "RepeatingTopNGramsFilter": f"{_TEXT}.rules.repeating_top_ngrams:RepeatingTopNGramsFilter",
-        "SubstringFilter": f"{_TEXT}.rules.substring:SubstringFilter",
-        "SymbolsToWordsFilter": f"{_TEXT}.rules.symbols_to_words:SymbolsToWordsFilter",
-        "TokenizerFertilityFilter": f"{_TEXT}.rules.tokenizer_fertility:TokenizerFertilityFilter",
-        "WhiteSpaceFilter": f"{_TEXT}.rules.white_space:WhiteSpaceFilter",
-        "WordsWithoutAlphabetsFilter": f"{_TEXT}.rules.words_without_alphabets:WordsWithoutAlphabetsFilter",
-        "XMLHeaderFilter": f"{_TEXT}.rules.xml_header:XMLHeaderFilter",
-        "FastTextQualityFilter": f"{_TEXT}.rules.fasttext_quality:FastTextQualityFilter",
-        "FastTextLangId": f"{_TEXT}.rules.fasttext_lang_id:FastTextLangId",
-        "LanguageFilter": f"{_TEXT}.rules.fasttext_lang_id:LanguageFilter",
-        "UnigramLogProbFilter": f"{_TEXT}.rules.unigram_log_prob:UnigramLogProbFilter",
-        "RegexFilter": f"{_TEXT}.rules.regex_rule:RegexFilter",
-        "TokenCountFilter": f"{_TEXT}.rules.token_count:TokenCountFilter",
-        "HistogramFilter": f"{_TEXT}.rules.histogram:HistogramFilter",
+        "C4ParagraphFilter": f"{_RULES}.lines.c4_paragraph:C4ParagraphFilter",
+        "WordCountFilter": f"{_RULES}.words.word_counts:WordCountFilter",
+        "MeanWordLengthFilter": f"{_RULES}.words.word_counts:MeanWordLengthFilter",
+        "NonAlphaNumericFilter": f"{_RULES}.characters.character_shares:NonAlphaNumericFilter",
+        "RepeatedLinesFilter": f"{_RULES}.lines.repeated_passages:RepeatedLinesFilter",
+        "UrlsFilter": f"{_RULES}.web.urls:UrlsFilter",
+        "AlphaFilter": f"{_RULES}.characters.character_shares:AlphaFilter",
+        "BoilerPlateStringFilter": f"{_RULES}.lines.boiler_plate_string:BoilerPlateStringFilter",
+        "BulletsFilter": f"{_RULES}.lines.line_marks:BulletsFilter",
+        "CommonEnglishWordsFilter": f"{_RULES}.words.word_counts:CommonEnglishWordsFilter",
+        "EllipsisFilter": f"{_RULES}.lines.line_marks:EllipsisFilter",
+        "GeneralCommentToCodeFilter": f"{_RULES}.code.comments:GeneralCommentToCodeFilter",
+        "HTMLBoilerplateFilter": f"{_RULES}.code.html_boilerplate:HTMLBoilerplateFilter",
+        "LongWordFilter": f"{_RULES}.words.word_counts:LongWordFilter",
+        "NumberOfLinesOfCodeFilter": f"{_RULES}.code.number_of_lines_of_code:NumberOfLinesOfCodeFilter",
+        "NumbersFilter": f"{_RULES}.characters.character_shares:NumbersFilter",
+        "ParenthesesFilter": f"{_RULES}.characters.character_shares:ParenthesesFilter",
+        "PerExtensionFilter": f"{_RULES}.code.per_extension:PerExtensionFilter",
+        "PornographicUrlsFilter": f"{_RULES}.web.urls:PornographicUrlsFilter",
+        "PunctuationFilter": f"{_RULES}.lines.line_marks:PunctuationFilter",
+        "PythonCommentToCodeFilter": f"{_RULES}.code.comments:PythonCommentToCodeFilter",
+        "RepeatedLinesByCharFilter": f"{_RULES}.lines.repeated_passages:RepeatedLinesByCharFilter",
+        "RepeatedParagraphsByCharFilter": f"{_RULES}.lines.repeated_passages:RepeatedParagraphsByCharFilter",
+        "RepeatedParagraphsFilter": f"{_RULES}.lines.repeated_passages:RepeatedParagraphsFilter",
+        "RepeatingDuplicateNGramsFilter": f"{_RULES}.lines.repeated_ngrams:RepeatingDuplicateNGramsFilter",
+        "RepeatingTopNGramsFilter": f"{_RULES}.lines.repeated_ngrams:RepeatingTopNGramsFilter",
+        "SubstringFilter": f"{_RULES}.characters.patterns:SubstringFilter",
+        "SymbolsToWordsFilter": f"{_RULES}.words.word_shares:SymbolsToWordsFilter",
+        "TokenizerFertilityFilter": f"{_RULES}.words.tokens:TokenizerFertilityFilter",
+        "WhiteSpaceFilter": f"{_RULES}.characters.character_shares:WhiteSpaceFilter",
+        "WordsWithoutAlphabetsFilter": f"{_RULES}.words.word_shares:WordsWithoutAlphabetsFilter",
+        "XMLHeaderFilter": f"{_RULES}.code.xml_header:XMLHeaderFilter",
+        "FastTextQualityFilter": f"{_RULES}.models.fasttext_quality:FastTextQualityFilter",
+        "FastTextLangId": f"{_RULES}.models.fasttext_lang_id:FastTextLangId",
+        "LanguageFilter": f"{_RULES}.models.fasttext_lang_id:LanguageFilter",
+        "UnigramLogProbFilter": f"{_RULES}.words.unigram_log_prob:UnigramLogProbFilter",
+        "RegexFilter": f"{_RULES}.characters.patterns:RegexFilter",
+        "TokenCountFilter": f"{_RULES}.words.tokens:TokenCountFilter",
+        "HistogramFilter": f"{_RULES}.characters.histogram:HistogramFilter",
     },
     "modifier": {
         "NewlineNormalizer": f"{_TEXT}.modifiers.newline_normalizer:NewlineNormalizer",
@@ -107,7 +109,7 @@ PUBLIC_NAMES: dict[str, str] = {
     "Task": "thresher.core.task:Task",
     "EmptyTask": "thresher.core.task:EmptyTask",
     "FileGroupTask": "thresher.core.task:FileGroupTask",
-    "DocumentBatch": "thresher.core.batch:DocumentBatch",
+    "DocumentBatch": "thresher.core.documents.batch:DocumentBatch",
     "ProcessingStage": "thresher.core.stage:ProcessingStage",
     "CompositeStage": "thresher.core.stage:CompositeStage",
     "processing_stage": "thresher.core.stage:processing_stage",
@@ -122,13 +124,13 @@ PUBLIC_NAMES: dict[str, str] = {
     "RayActorPoolExecutor": "thresher.backends.ray_actor_pool:RayActorPoolExecutor",
     "RayDataExecutor": "thresher.backends.ray_data:RayDataExecutor",
     "XennaExecutor": "thresher.backends.xenna:XennaExecutor",
-    "DocumentFilter": f"{_TEXT}.document_filter:DocumentFilter",
+    "DocumentFilter": f"{_TEXT}.judging.rule:DocumentFilter",
     "DocumentModifier": f"{_TEXT}.document_modifier:DocumentModifier",
-    "load_recipe": "thresher.core.recipe:load_recipe",
+    "load_recipe": "thresher.core.recipes.recipe:load_recipe",
     "ThresherError": "thresher.errors:ThresherError",
     **{name: target for group in _BUILT_IN.values() for name, target in group.items()},
 }
-"""What `from thresher import …` offers."""
+"""Names that `from thresher import …` offers."""
 
 EXECUTORS: dict[str, str] = {
     "local": "thresher.backends.local:LocalExecutor",
@@ -138,9 +140,12 @@ EXECUTORS: dict[str, str] = {
     "ray-data": "thresher.backends.ray_data:RayDataExecutor",
     "xenna": "thresher.backends.xenna:XennaExecutor",
 }
-"""What `--executor` and a recipe's `executor` may name."""
+"""Names that `--executor` and a recipe's `executor` accept."""
 
 DEFAULT_EXECUTOR = "local"
+
+WRAPPERS: dict[Kind, str] = {"filter": "ScoreFilter", "modifier": "Modify"}
+"""Stage that wraps a filter or a modifier, which is its first parameter."""
 
 
 @dataclass(frozen=True)
@@ -148,21 +153,21 @@ class Entry:
     """One stage, filter or modifier that a recipe may name."""
 
     name: str
-    """What a recipe calls it: the name of its class."""
+    """Name in recipes: the class name."""
     kind: Kind
     """A filter is wrapped in `ScoreFilter`, a modifier in `Modify`; the others are stages themselves."""
     target: str
-    """Where its class lives, `module:Class`."""
+    """Location of the class, `module:Class`."""
     registered: type[Any] | None = None
-    """The class itself, where a plug-in brought it."""
+    """The class itself, if a plug-in registered it."""
 
     def load(self) -> type[Any]:
-        """The class."""
+        """Return the class."""
         found: type[Any] = self.registered if self.registered is not None else resolve(self.target)
         return found
 
     def summary(self) -> str:
-        """What it does, in one line: the first line of its class's docstring."""
+        """Return the first line of the class docstring."""
         return summary_of(self.load())
 
 
@@ -172,7 +177,7 @@ AnyClass = TypeVar("AnyClass", bound=type[Any])
 
 
 def entries() -> dict[str, Entry]:
-    """Everything that a recipe may name, readers first, in the order of the tables; plug-ins last."""
+    """Return all entries by name: readers first, in the order of the tables, and plug-ins last."""
     known = {
         name: Entry(name, kind, target) for kind, group in _BUILT_IN.items() for name, target in sorted(group.items())
     }
@@ -180,24 +185,24 @@ def entries() -> dict[str, Entry]:
 
 
 def lookup(name: str) -> Entry:
-    """The entry of `name`; an error suggests the nearest name."""
+    """Return the entry of `name`; the error for an unknown name suggests the nearest one."""
     known = entries()
     if name not in known:
         raise UsageError(
-            f"{name!r} is no stage, filter or modifier that Thresher knows.{_hint(name, list(known))}"
+            f"{name!r} is not a stage, filter or modifier that Thresher knows.{_hint(name, list(known))}"
             " `thresher stages` lists them all"
         )
     return known[name]
 
 
 def _hint(name: str, known: list[str]) -> str:
-    """The nearest name, or those that hold what was asked for: people remember a part of a name."""
+    """Return a hint with the names that contain `name`, or else the nearest name."""
     holding = [one for one in known if name and name.lower() in one.lower()]
     return f" Did you mean {' or '.join(map(repr, holding[:3]))}?" if holding else nearest(name, known)
 
 
 def register(cls: AnyClass) -> AnyClass:
-    """Let recipes name a class of your own: a stage, a filter or a modifier. Works as a decorator."""
+    """Register a class of your own (a stage, a filter or a modifier) for use in recipes. Works as a decorator."""
     name = cls.__name__
     target = f"{cls.__module__}:{cls.__qualname__}"
     known = entries().get(name)
@@ -208,7 +213,7 @@ def register(cls: AnyClass) -> AnyClass:
 
 
 def kind_of(cls: type[Any]) -> Kind:
-    """What a class is, told by what it defines."""
+    """Return the kind of a class, based on its base classes and methods."""
     from thresher.core.stage import ProcessingStage, SinkStage, SourceStage
 
     if issubclass(cls, SourceStage):
@@ -227,15 +232,20 @@ def kind_of(cls: type[Any]) -> Kind:
     )
 
 
+def wrapper_of(kind: Kind) -> type[Any] | None:
+    """Return the stage class that wraps a filter or a modifier; `None` for a class that is a stage itself."""
+    return lookup(WRAPPERS[kind]).load() if kind in WRAPPERS else None
+
+
 def executor_fault(name: str) -> str:
-    """What is wrong with the name of an executor; empty if nothing is."""
+    """Return the error message for an invalid executor name; empty if the name is valid."""
     if name in EXECUTORS:
         return ""
-    return f"{name!r} is no executor.{nearest(name, EXECUTORS)} There is: {', '.join(EXECUTORS)}"
+    return f"{name!r} is not an executor.{nearest(name, EXECUTORS)} Executors: {', '.join(EXECUTORS)}"
 
 
 def load_executor(name: str) -> Any:
-    """The executor class that a name stands for."""
+    """Return the executor class of that name."""
     fault = executor_fault(name)
     if fault:
         raise UsageError(f"executor: {fault}")
@@ -249,11 +259,34 @@ def load_executor(name: str) -> Any:
 
 
 def resolve(target: str) -> Any:
-    """The object behind `module:Name`."""
+    """Return the object at `module:Name`."""
     module, _, name = target.partition(":")
     return getattr(importlib.import_module(module), name)
 
 
 def summary_of(item: Any) -> str:
-    """The first line of a docstring, without its full stop."""
+    """Return the first line of a docstring, without its full stop."""
     return (inspect.getdoc(item) or "").split("\n", 1)[0].rstrip(".")
+
+
+# -- optional packages ------------------------------------------------------------------------------------------------
+
+
+EXTRAS = {"ray": "ray", "psutil": "ray", "cosmos_xenna": "xenna", "pandas": "pandas"}
+"""Module name to the extra of Thresher that installs it."""
+
+
+def require_package(module: str, user: str) -> None:
+    """Raise if the module is not installed, without importing it; `user` (such as `executor 'ray'`) is named in the
+    error."""
+    from importlib.util import find_spec  # imported here to keep start-up fast
+
+    found = find_spec(module)
+    if found is None or found.origin is None:  # a namespace package, such as a folder of that name
+        raise missing_package(module, user)
+
+
+def missing_package(module: str, user: str) -> MissingPackageError:
+    """Return the error that names the missing package and how to install it."""
+    package = module.replace("_", "-")
+    return MissingPackageError(f"{user} needs the package {package}: pip install 'thresher[{EXTRAS[module]}]'")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a stage needs of the machine, and what a worker is told about the place where it landed."""
+"""Resources that a stage needs, and the node and worker information that its setup methods receive."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from thresher.errors import UsageError
 
 @dataclass(frozen=True)
 class Resources:
-    """What one worker of a stage holds while it works (a dedicated one: while it lives)."""
+    """Resources that one worker of a stage holds during a call; a dedicated worker holds them until it exits."""
 
     cpus: float = 1.0
-    """CPU cores, fractions allowed. Soft: every stage gets a worker, even on one core."""
+    """CPU cores; fractions are allowed. Soft limit: every stage gets a worker, even on one core."""
     gpus: float = 0.0
-    """Accelerators: a fraction below 1 shares one, 1 and more are whole ones. Hard."""
+    """Accelerators: a fraction below 1 shares one, values from 1 on are whole accelerators. Hard limit."""
     gpu_memory_gb: float = 0.0
-    """Memory of a single accelerator; instead of `gpus`."""
+    """Memory of a single accelerator, as an alternative to `gpus`."""
     memory_gb: float = 0.0
-    """Host memory that a worker needs for itself (a model, an index). Hard."""
+    """Host memory that a worker needs for itself (a model, an index). Hard limit."""
     custom: dict[str, float] = field(default_factory=dict)
     """Named resources of a cluster."""
 
@@ -35,7 +35,7 @@ class Resources:
 
     @property
     def requires_gpu(self) -> bool:
-        """Whether a worker needs an accelerator."""
+        """Return True if a worker needs an accelerator."""
         return self.gpus > 0 or self.gpu_memory_gb > 0
 
 
@@ -44,7 +44,7 @@ class NodeInfo:
     """The machine that `setup_on_node` runs on."""
 
     node_id: str = "local"
-    """A name that is stable for the length of a run."""
+    """Name of the node, stable during a run."""
 
 
 @dataclass(frozen=True)
@@ -52,12 +52,12 @@ class WorkerMetadata:
     """The worker that `setup` runs in."""
 
     worker_id: str = "0"
-    """A name that no other worker of the run ever has."""
+    """Name of the worker, unique in the run."""
     node: NodeInfo = NodeInfo()
-    """Where it runs."""
+    """Node that the worker runs on."""
     devices: tuple[int, ...] = ()
-    """Indices of the accelerators that it may use."""
+    """Indices of the accelerators that the worker may use."""
     rank: int = 0
-    """Its place among the workers of its stage."""
+    """Index among the workers of the stage."""
     num_workers: int = 1
-    """How many workers its stage has."""
+    """Number of workers of the stage."""

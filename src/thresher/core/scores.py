@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scores that outlive a run: which columns the sidecar has, and what each of them depends on.
+"""Scores kept beyond a run: the columns of the score sidecar, and what each of them depends on.
 
-A stage that judges finds scores and drops by them. A score depends on the text, so on the stages before that change
-records, and on the part of its rule that scores; it does not depend on thresholds. `ScoreColumn.depends_on` is a hash
-of just that: where it is equal, a score of another run is what this run would find.
+A filter stage computes scores and drops records by them. A score depends on the text, hence on earlier stages that
+change records, and on the scoring part of its rule; it does not depend on thresholds. `ScoreColumn.depends_on` is a
+hash of exactly that: if it is equal in two runs, the scores of one are valid in the other.
 """
 
 from __future__ import annotations
@@ -15,72 +15,75 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from thresher.core.stage import In, Out, ProcessingStage
 
 if TYPE_CHECKING:
-    from thresher.core.batch import DocumentBatch
-    from thresher.core.records import Rows
+    from thresher.core.records.record_ids import Rows
 
 Stage = ProcessingStage[Any, Any]
 SCORE = "score:"
-"""The start of the kinds under which a batch remembers scores."""
+"""Prefix of the memo keys under which a batch caches scores."""
 
 
 @dataclass(frozen=True)
 class ScoredRule:
-    """One rule of a stage that judges."""
+    """One rule of a filter stage."""
 
     rule: str
-    """What reports call it; unique in its stage."""
+    """Name of the rule in reports, unique in its stage."""
     judge: Any
-    """The object or function that scores."""
+    """Object or function that computes the score."""
     text_field: str
-    """The column that it reads."""
+    """Column that the rule reads."""
     score_field: str | None
-    """The column that gets its scores, if any."""
+    """Column that receives the scores, if any."""
 
 
 class RuleDrops(NamedTuple):
     """Records of a batch that one rule drops."""
 
     rule: str
-    """What reports call the rule."""
+    """Name of the rule in reports."""
     rows: Rows
-    """The records, by their rows in the batch."""
+    """Row indices of the records in the batch."""
     scores: Any
-    """What the rule found, one score for each of them."""
+    """Scores of these records."""
     threshold: Any
-    """What the rule allows."""
+    """Threshold of the rule."""
 
 
 class Verdict(NamedTuple):
-    """What one stage says about the records of a batch that the stages before it left."""
+    """Decision of one stage on the records of a batch that the stages before it kept."""
 
     left: Rows
-    """The records that go on, by their rows in the batch."""
+    """Row indices of the kept records."""
     drops: Sequence[RuleDrops]
-    """All others, by the rule that drops them."""
+    """Dropped records, by rule."""
 
 
 class JudgingStage(ProcessingStage[In, Out]):
-    """A stage that may drop records and note scores in columns, and leaves all else of a record as it is."""
+    """A filter stage: it may drop records and add score columns, and leaves everything else of a record unchanged."""
 
     also_scores: tuple[JudgingStage[Any, Any], ...] | None = None
-    """Where scores are kept: the stages right behind this one whose rules score every record here, so that a record
-    that this stage drops has their scores too. `None`: scores are not kept, or an earlier stage sees to it."""
+    """The following stages whose rules score every record here, so that records dropped by this stage have their scores
+    too. `None` if scores are not kept, or if an earlier stage computes them."""
 
     beside: tuple[JudgingStage[Any, Any], ...] = ()
-    """The stages behind this one whose rules see the same texts in the same call: what they will want is known."""
+    """The following stages whose rules see the same texts in the same call, so that their needs are known in
+    advance."""
 
     @property
     def only_judges(self) -> bool:
-        """Whether that is certain: a subclass may do more."""
+        """Return True if the stage certainly does nothing else; a subclass may do more."""
         return False
 
     def scored_rules(self) -> list[ScoredRule]:
-        """Its rules that score texts, in order."""
+        """Return the rules that score texts, in order."""
         return []
 
-    def verdicts(self, batch: DocumentBatch) -> Iterator[Verdict]:
-        """What this stage and those of `beside` say about a batch, one after the other: the same as if each was called
-        with what the one before it left, without a batch for each. Nothing where they have to be called."""
+    def verdicts(self, batch: In) -> Iterator[Verdict]:
+        """Yield the decisions of this stage and of those in `beside` on a batch, in order.
+
+        The result equals calling each stage on the output of the previous one, without building a batch for each. Yield
+        nothing if the stages have to be called.
+        """
         return iter(())
 
 
@@ -89,64 +92,64 @@ class ScoreColumn:
     """One column of the sidecar."""
 
     name: str
-    """`Stage/Rule`, as drop reasons are named."""
+    """`Stage/Rule`, the same as in drop reasons."""
     stage: int
-    """Number of the stage in the plan."""
+    """Index of the stage in the plan."""
     text_field: str
-    """The column of the records that the rule reads."""
+    """Column of the records that the rule reads."""
     depends_on: str | None
-    """Hash of all that the scores depend on besides the input; `None`: that cannot be told."""
+    """Hash of everything that the scores depend on besides the input; `None` if that is unknown."""
 
 
 @dataclass(frozen=True)
 class ScoreSource:
-    """A run whose scores may be used."""
+    """A run whose scores may be reused."""
 
     run_dir: str
-    """Its run folder or URL."""
+    """Run folder or URL."""
     storage_options: dict[str, Any] = field(default_factory=dict)
-    """How to open a URL."""
+    """Options for opening a URL."""
 
 
 @dataclass(frozen=True)
 class ScorePlan:
-    """What a run does with scores."""
+    """The use of scores in a run."""
 
     columns: tuple[ScoreColumn, ...]
     """All rules in recipe order."""
     keep: bool = False
-    """Whether every score is kept in the run folder."""
+    """True if all scores are kept in the run folder."""
     known: ScoreSource | None = None
-    """Where scores of another run are."""
+    """Another run whose scores are reused, if any."""
 
     def of_stage(self, number: int) -> list[ScoreColumn]:
-        """The columns of one stage."""
+        """Return the columns of one stage."""
         return [column for column in self.columns if column.stage == number]
 
 
 def memo_key(column: str, text_field: str) -> tuple[str, str]:
-    """Under which key a batch remembers scores; they are forgotten when the text is changed."""
+    """Return the key under which a batch caches scores; the cache is cleared when the text changes."""
     return f"{SCORE}{column}", text_field
 
 
 def score_list(remembered: Any) -> list[Any]:
-    """Scores that a batch remembers, as Python values. An array of numbers stands for a list without gaps."""
+    """Return the cached scores of a batch as Python values. An array of numbers stands for a list without gaps."""
     return remembered if isinstance(remembered, list) else list(remembered.tolist())
 
 
 def column_name(stage: str, rule: str) -> str:
-    """The name of a rule's column."""
+    """Return the name of a rule's column."""
     return f"{stage}/{rule}"
 
 
 def rules_of(stage: Stage) -> list[ScoredRule]:
-    """The rules of a stage that does nothing but judge."""
+    """Return the rules of a stage that only filters; empty for any other stage."""
     return stage.scored_rules() if isinstance(stage, JudgingStage) and stage.only_judges else []
 
 
 def score_columns(stages: Sequence[Stage], version: str) -> tuple[ScoreColumn, ...]:
-    """A column for every rule of a plan."""
-    from thresher.core.score_dependence import changes_of, dependence
+    """Return a column for every rule of a plan."""
+    from thresher.core.planning.score_dependence import changes_of, dependence
 
     columns = []
     before: list[str | None] = [f"version {version}"]
@@ -158,8 +161,9 @@ def score_columns(stages: Sequence[Stage], version: str) -> tuple[ScoreColumn, .
     return tuple(columns)
 
 
-def stretches(stages: Sequence[Stage], numbers: Sequence[int]) -> list[list[int]]:
-    """Neighbours among `numbers` whose rules all see the same texts, so that one can score for all of them."""
+def scoring_groups(stages: Sequence[Stage], numbers: Sequence[int]) -> list[list[int]]:
+    """Group neighbours among `numbers` whose rules all see the same texts, so that one stage can score for the
+    group."""
     found: list[list[int]] = []
     written: set[str] = set()
     is_open = False

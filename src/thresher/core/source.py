@@ -5,13 +5,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import msgspec
 
-from thresher.core.batch import DocumentBatch
+from thresher.core.records.record_task import RecordTask
 from thresher.core.task import Task
 from thresher.core.unit import Unit
+
+Records = TypeVar("Records", bound=RecordTask, contravariant=True)
 
 
 @dataclass(frozen=True)
@@ -52,12 +54,16 @@ class FileFacts(msgspec.Struct, frozen=True):
     """How many records are in it."""
     sha256: str
     """Of its bytes."""
+    schema: str = ""
+    """Of a part whose types are left open: the schema that the run would get from it."""
+    extras: dict[str, int] = {}
+    """Values that fit no column and went to the column for such values, by the name of their field."""
 
 
-class RecordWriter(Protocol):
+class RecordWriter(Protocol[Records]):
     """Writes the records of one unit to one local file. The bytes depend on records, order and settings alone."""
 
-    def write(self, batch: DocumentBatch) -> None:
+    def write(self, batch: Records) -> None:
         """Add the records of a batch."""
 
     def close(self) -> FileFacts:
@@ -65,3 +71,13 @@ class RecordWriter(Protocol):
 
     def abort(self) -> None:
         """Remove what was written."""
+
+
+class SettledWriter(RecordWriter[Records], Protocol[Records]):
+    """A writer of files that have the schema of their run."""
+
+    def proposed_schema(self) -> str:
+        """Return the schema that the run would get from the records so far."""
+
+    def settle(self, schema: str) -> None:
+        """Set the schema, before `close`; with an empty one a part is written, in which types are left open."""

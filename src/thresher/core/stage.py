@@ -5,19 +5,27 @@ framework."""
 from __future__ import annotations
 
 import copy
+import functools
 import inspect
 import typing
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
+from thresher.core.arguments.construction import check_constructor
 from thresher.core.resources import NodeInfo, Resources, WorkerMetadata
 from thresher.core.task import Task
 from thresher.errors import UsageError
+
+if TYPE_CHECKING:
+    from thresher.core.records.record_ids import RecordIds
+    from thresher.core.records.record_task import RecordTask
 
 In = TypeVar("In", bound=Task)
 Out = TypeVar("Out", bound=Task)
 
 _KEEP: Any = object()
+_SETTINGS = ("name", "resources", "batch_size", "timeout_s", "max_attempts", "runtime_env")
+"""Attributes that `with_` sets."""
 
 
 class ProcessingStage(Generic[In, Out]):
@@ -42,10 +50,12 @@ class ProcessingStage(Generic[In, Out]):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        if "name" not in cls.__dict__:
+        if "name" not in cls.__dict__ and not isinstance(inspect.getattr_static(cls, "name"), property):
             cls.name = cls.__name__
-        if isinstance(cls.__dict__.get("num_workers"), int):
+        check_constructor(cls)
+        if isinstance(inspect.getattr_static(cls, "num_workers"), int | property):
             raise TypeError(f"{cls.__name__}.num_workers must be a method; or use with_(num_workers=…)")
+        _let_settings_win(cls)
 
     # -- what an author writes ----------------------------------------------------------------------------------------
 
@@ -53,8 +63,12 @@ class ProcessingStage(Generic[In, Out]):
         """Work on one task. Return a task, a list, `None` to drop it, or yield tasks one by one."""
         raise TypeError(f"{type(self).__name__} must define process() or process_batch()")
 
-    def process_batch(self, tasks: list[In]) -> Sequence[Any]:
-        """Work on several tasks; one entry per task, in order. The default calls `process` for each."""
+    def process_batch(self, tasks: list[In]) -> Any:
+        """Work on up to `batch_size` tasks; where it is defined, it is called in place of `process`, for one task too.
+
+        Return one entry (task, list, iterator or None) per task, in order. A list of another length is a list of new
+        tasks, made of all of them together; None drops all.
+        """
         return [self.process(task) for task in tasks]
 
     def inputs(self) -> tuple[list[str], list[str]]:
@@ -64,6 +78,14 @@ class ProcessingStage(Generic[In, Out]):
     def outputs(self) -> tuple[list[str], list[str]]:
         """Attributes of the task and columns that the stage adds."""
         return [], []
+
+    def check_before_run(self) -> list[str]:
+        """What is wrong with the stage on this machine, such as a file that is missing: one message each.
+
+        Called once, in the process that plans the run, before anything is read or written. It must be quick: look
+        whether a model is there, do not load it.
+        """
+        return []
 
     def setup_on_node(self, node_info: NodeInfo | None = None, worker_metadata: WorkerMetadata | None = None) -> None:
         """Once per machine, before `setup`: downloads and the like."""
@@ -84,8 +106,7 @@ class ProcessingStage(Generic[In, Out]):
 
     def num_workers(self) -> int | None:
         """How many workers of its own the stage wants; `None` leaves it to the executor."""
-        own: int | None = self.__dict__.get("_num_workers")
-        return own
+        return None
 
     # -- what the framework offers ------------------------------------------------------------------------------------
 
@@ -105,7 +126,7 @@ class ProcessingStage(Generic[In, Out]):
         max_attempts: int = _KEEP,
         runtime_env: dict[str, Any] | None = _KEEP,
     ) -> typing.Self:
-        """A changed copy; this stage stays as it is."""
+        """Return a changed copy. What is set here wins over the attributes, properties and methods of the class."""
         changed = copy.copy(self)
         changed.__dict__.pop("_counts", None)
         given = {
@@ -119,12 +140,39 @@ class ProcessingStage(Generic[In, Out]):
         }
         for attribute, value in given.items():
             if value is not _KEEP:
-                setattr(changed, attribute, value)
+                changed.__dict__[attribute] = value  # past the setters of properties and of frozen dataclasses
         check_settings(changed)
         return changed
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(name={self.name!r})"
+
+
+def _let_settings_win(cls: type[ProcessingStage[Any, Any]]) -> None:
+    """Wrap what a class computes as a method or a property, so that a value set by `with_` wins."""
+    method = cls.num_workers
+    if not hasattr(method, "yields_to_with"):
+
+        @functools.wraps(method)
+        def num_workers(self: ProcessingStage[Any, Any]) -> int | None:
+            return self.__dict__["_num_workers"] if "_num_workers" in self.__dict__ else method(self)
+
+        num_workers.yields_to_with = True  # type: ignore[attr-defined]  # a mark on a function
+        cls.num_workers = num_workers  # type: ignore[method-assign]  # the same method, wrapped
+    for name in _SETTINGS:
+        found = inspect.getattr_static(cls, name)
+        if isinstance(found, property) and not isinstance(found, _Setting):
+            setattr(cls, name, _Setting(name, found))
+
+
+class _Setting(property):
+    """A property of a stage that yields to a value which `with_` has set."""
+
+    def __init__(self, name: str, computed: property) -> None:
+        def get(stage: Any) -> Any:
+            return stage.__dict__[name] if name in stage.__dict__ else computed.__get__(stage, type(stage))
+
+        super().__init__(get, computed.fset, computed.fdel, computed.__doc__)
 
 
 class CompositeStage(ProcessingStage[In, Out]):
@@ -156,9 +204,21 @@ class SourceStage(ProcessingStage[Task, Out]):
         """The columns of every record, where that is certain before reading; `None` where it is not."""
         return None
 
+    lists_schema: ClassVar[bool] = False
+    """Whether the columns are known only when the whole input is listed, in the process that listed it."""
+
+    def listed_schema(self) -> Any:
+        """Return the columns and types of the input, as far as the reader can tell before reading."""
+
     def reading_only(self, columns: list[str]) -> SourceStage[Out]:
         """A reader of the same records that may leave out all other columns; by itself it leaves out none."""
         return self
+
+    def restore(self, lines: Sequence[bytes], ids: RecordIds) -> RecordTask:
+        """Make records of what the quarantine file holds of them (`json_lines`); by itself documents."""
+        from thresher.core.documents.batch import DocumentBatch
+
+        return DocumentBatch.from_json_lines(lines, ids)
 
     def parse(self, task: Task) -> Out:
         """Make a task of a chunk. What is already parsed is returned as it is."""
@@ -173,7 +233,11 @@ class OrderedStage(ProcessingStage[In, Out]):
 
     row_wise = False
     _kept: Any = None
-    """What it keeps of the unit at hand; the framework lays it here before a call. `None` outside of a run."""
+    """What it keeps of the unit at hand; `None` outside of a run."""
+
+    def continue_unit(self, kept: Any) -> None:
+        """Let `process` work with what `begin_unit` made for the unit at hand."""
+        self._kept = kept
 
     def begin_unit(self) -> Any:
         """Something to keep records in, made when the first task of a unit comes."""
@@ -195,10 +259,8 @@ class OrderedStage(ProcessingStage[In, Out]):
         """The next task of the unit at hand; without a run, a task that is a unit of its own."""
         if self._kept is not None:
             return self.take(self._kept, task)
-        from thresher.core.batch import concat_batches
-
         kept = self.begin_unit()
-        return concat_batches([self.take(kept, task).batch, self.end_unit(kept).batch])
+        return self.take(kept, task).batch.joined([self.end_unit(kept).batch])
 
 
 class SinkStage(ProcessingStage[In, Out]):
@@ -223,19 +285,32 @@ class SinkStage(ProcessingStage[In, Out]):
         """A `RecordWriter` for one unit that writes to a local file."""
         raise TypeError(f"{type(self).__name__} must define open_writer()")
 
-    def open_part_writer(self, local_path: str) -> Any:
-        """The same for a part that is joined with others later, in whatever form joins best."""
-        return self.open_writer(local_path)
-
-    def join_parts(self, part_paths: list[str], local_path: str) -> Any:
-        """Make one file of the parts of consecutive units; the bytes depend on the records alone."""
+    def join_parts(self, part_paths: list[str], local_path: str, schema: str = "") -> Any:
+        """Make one file of the parts of consecutive units; the bytes depend on the records and the schema alone."""
         raise TypeError(f"{type(self).__name__} must define join_parts()")
+
+    @property
+    def settles_schema(self) -> bool:
+        """True if files of a run have one schema that is settled on the way: its writers are `SettledWriter`s."""
+        return False
+
+    def settled_schema(self, proposal: str, source: Any) -> str:
+        """Return the schema of a run, from that of the first unit with output and the reader's `listed_schema()`."""
+        return proposal
+
+    def fitting(self, batch: Any) -> Any:
+        """Return the batch without records that cannot be written; those are set aside."""
+        return batch
 
 
 class FunctionStage(ProcessingStage[Any, Any]):
     """A stage made of a function."""
 
     def __init__(self, function: Callable[[Any], Any]) -> None:
+        name = str(getattr(function, "__qualname__", repr(function)))
+        if not callable(function):
+            raise UsageError(f"@processing_stage: {name} is not a function of one task")
+        _check_takes_one(function, name, "the task")
         self.function = function
         self.fans_out = inspect.isgeneratorfunction(function)
 
@@ -275,9 +350,28 @@ def check_settings(stage: ProcessingStage[Any, Any]) -> None:
         raise UsageError(f"{stage.name}.timeout_s: {limit!r} is not a number of seconds above 0; None is no limit")
     if not isinstance(stage.resources, Resources):
         raise UsageError(f"{stage.name}.resources: {stage.resources!r} is not a Resources(…)")
+    for method, given in (("process", "the task"), ("process_batch", "the list of tasks")):
+        if overrides(stage, method):
+            _check_takes_one(getattr(stage, method), f"{type(stage).__name__}.{method}", given)
     workers = stage.num_workers()
     if workers is not None and (isinstance(workers, bool) or not isinstance(workers, int) or workers < 1):
         raise UsageError(f"{stage.name}.num_workers: {workers!r} is not a whole number of 1 or more")
+
+
+def _check_takes_one(function: Callable[..., Any], name: str, given: str) -> None:
+    """Refuse a function that cannot be called with one argument, or whose result would have to be awaited."""
+    if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
+        raise UsageError(f"{name} is asynchronous; write it with plain `def`, and run an event loop inside if need be")
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # some functions written in C do not say what they take
+        return
+    try:
+        signature.bind(None)
+    except TypeError:
+        raise UsageError(
+            f"{name}{signature} cannot be called with one argument, {given}; give all others a default"
+        ) from None
 
 
 def needs_own_workers(stage: ProcessingStage[Any, Any]) -> bool:
@@ -286,36 +380,6 @@ def needs_own_workers(stage: ProcessingStage[Any, Any]) -> bool:
     holds = needs.requires_gpu or needs.memory_gb > 0 or any(needs.custom.values()) or bool(stage.runtime_env)
     expensive = stage.expensive_setup and overrides(stage, "setup")
     return holds or expensive or stage.num_workers() is not None
-
-
-def task_types(stage: ProcessingStage[Any, Any]) -> tuple[type[Task], type[Task]]:
-    """What a stage takes and gives, as far as its declaration says; `Task` where it says nothing."""
-    if isinstance(stage, FunctionStage):
-        return _types_of_function(stage.function)
-    for cls in type(stage).__mro__:
-        for base in getattr(cls, "__orig_bases__", ()):
-            origin = typing.get_origin(base)
-            if isinstance(origin, type) and issubclass(origin, ProcessingStage):
-                found = [_task_type(argument) for argument in typing.get_args(base)]
-                if len(found) == 2:
-                    return found[0], found[1]
-                if len(found) == 1:
-                    return (Task, found[0]) if issubclass(origin, SourceStage) else (found[0], Task)
-    return Task, Task
-
-
-def _types_of_function(function: Callable[[Any], Any]) -> tuple[type[Task], type[Task]]:
-    try:
-        hints = typing.get_type_hints(function)
-    except (NameError, TypeError):
-        return Task, Task
-    given = hints.pop("return", Task)
-    taken = next(iter(hints.values()), Task)
-    return _task_type(taken), _task_type(given)
-
-
-def _task_type(hint: Any) -> type[Task]:
-    return hint if isinstance(hint, type) and issubclass(hint, Task) else Task
 
 
 def overrides(stage: ProcessingStage[Any, Any], method: str) -> bool:

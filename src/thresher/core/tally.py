@@ -4,7 +4,14 @@ report."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
+
+from thresher.core.arguments.sizes import counted
+
+_WITHOUT = "_records without field "
+"""Before the name of a field, and a line feed and a hint: a count that is not the stage's own."""
 
 
 class StageTally(msgspec.Struct, array_like=True, gc=False):
@@ -44,6 +51,8 @@ class StageTally(msgspec.Struct, array_like=True, gc=False):
     """The fewest records of a call after that; 0: memory sufficed."""
     examples: dict[str, str] = {}
     """One quarantined record for each kind of error: its id, and what was wrong."""
+    unknown_losses: int = 0
+    """Places in the input where nobody knows how many records are lost; each counts as one quarantined record."""
 
     def add(self, other: StageTally) -> None:
         """Add `other` to this tally."""
@@ -55,6 +64,7 @@ class StageTally(msgspec.Struct, array_like=True, gc=False):
         self.merged += other.merged
         self.dropped += other.dropped
         self.quarantined += other.quarantined
+        self.unknown_losses += other.unknown_losses
         self.tasks += other.tasks
         self.retries += other.retries
         self.busy_s += other.busy_s
@@ -67,10 +77,56 @@ class StageTally(msgspec.Struct, array_like=True, gc=False):
         if other.split_to:
             self.note_splits(other.splits, other.split_to)
 
+    def count_in(self, records: int, nbytes: int) -> None:
+        """Count a call and the records that it gets."""
+        self.in_docs += records
+        self.in_bytes += nbytes
+        self.tasks += 1
+
+    def count_out(self, records: int, nbytes: int) -> None:
+        """Count records that go on."""
+        self.out_docs += records
+        self.out_bytes += nbytes
+
+    def count_dropped(self, rule: str, records: int) -> None:
+        """Count records that a rule dropped."""
+        self.dropped += records
+        self.reasons[rule] = self.reasons.get(rule, 0) + records
+
+    def count_own(self, counts: dict[str, int]) -> None:
+        """Add what a stage counted itself."""
+        _add_counts(self.counts, counts)
+
+    def add_statistics(self, metadata: dict[str, Any]) -> None:
+        """Add whole numbers that stages left in the metadata of a task, where the task ends."""
+        for name, value in metadata.items():
+            if isinstance(value, int) and not isinstance(value, bool):
+                self.counts[str(name)] = self.counts.get(str(name), 0) + value
+
+    def own_counts(self) -> dict[str, int]:
+        """Return what the stage counted itself with `count()`, by name."""
+        return {name: n for name, n in sorted(self.counts.items()) if not name.startswith(_WITHOUT)}
+
+    def missing_fields(self) -> dict[str, str]:
+        """Return the fields that were asked for and that no record has, each with a hint or an empty text."""
+        records: dict[str, int] = {}
+        hints: dict[str, str] = {}
+        for name, n in sorted(self.counts.items()):
+            if name.startswith(_WITHOUT):
+                field, _, hint = name.removeprefix(_WITHOUT).rpartition("\n")
+                records[field] = records.get(field, 0) + n
+                hints[field] = hints.get(field) or hint
+        return {field: hint for field, hint in hints.items() if records[field] == self.out_docs}
+
     def note_splits(self, count: int, smallest: int) -> None:
         """Memory ran out `count` times, and `smallest` records at a time were tried."""
         self.splits += count
         self.split_to = min(self.split_to or smallest, smallest)
+
+
+def without_field(field: str, hint: str) -> str:
+    """Return the name under which records of batches without `field` are counted."""
+    return f"{_WITHOUT}{field}\n{hint}"
 
 
 def _add_counts(mine: dict[str, int], others: dict[str, int]) -> None:
@@ -89,6 +145,8 @@ class Tally(msgspec.Struct, array_like=True, gc=False):
     """By number of the stage in the plan."""
     input_bytes: int = 0
     """Bytes of a stream's file that were read, as they lie on disk; for progress."""
+    extras: dict[str, int] = {}
+    """Values that fit no column of the output and went to its column for such values, by field."""
 
     def stage(self, number: int) -> StageTally:
         """The tally of one stage, made when it is first asked for."""
@@ -104,6 +162,7 @@ class Tally(msgspec.Struct, array_like=True, gc=False):
         self.input_bytes += other.input_bytes
         for number, tally in other.stages.items():
             self.stage(number).add(tally)
+        _add_counts(self.extras, other.extras)
 
     def totals(self) -> dict[str, int]:
         """The six numbers of the law of counts: read + created = written + dropped + quarantined + merged."""
@@ -116,6 +175,19 @@ class Tally(msgspec.Struct, array_like=True, gc=False):
             "dropped": sum(s.dropped for s in stages),
             "quarantined": sum(s.quarantined for s in stages),
         }
+
+
+def unknown_losses_text(count: int) -> str:
+    """Say that records are missing and that nobody can know how many."""
+    places = counted(count, "place")
+    return f"an unknown number of records is missing: the input could not be read to its end in {places}"
+
+
+def extras_text(extras: dict[str, int]) -> str:
+    """Say which fields have values that fit no column of the output."""
+    fields = ", ".join(f"{name} ({n:,})" for name, n in sorted(extras.items()))
+    values = counted(sum(extras.values()), "value")
+    return f"{values} in `_extra`, because they fit no column: {fields}. Give the writer a schema= with room for them"
 
 
 def counts_add_up(totals: dict[str, int]) -> bool:

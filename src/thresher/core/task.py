@@ -3,15 +3,29 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
-_SIZED = (bytes, bytearray, str, memoryview)
+_SIZED = (bytes, bytearray, str)
 """Data whose length says what it takes."""
+_SCALARS = frozenset({int, float, bool, type(None)})
+"""Types that hold nothing further; every task is measured several times, so the common ones are told at once."""
+_SAMPLED = 256
+"""Of a longer collection this many values, spread over it, stand for all."""
+_DEPTH = 4
+"""How deep collections are looked into."""
 
 
 class Task:
     """One piece of data on its way through a pipeline. Subclass it for data of your own."""
+
+    has_constant_buffers: ClassVar[bool] = False
+    """True if nothing changes the buffers of the data in place, so that another process may read them without a copy.
+    A subclass, which may hold more, does not inherit it."""
+    _counted: int | None = None
+    """The number of records that the task was counted as when it entered the current stage; the stage may change it."""
 
     def __init__(
         self,
@@ -50,15 +64,56 @@ class Task:
     @property
     def nbytes(self) -> int:
         """Bytes that the data takes, as far as that is cheap to know."""
-        size = getattr(self._data, "nbytes", None)
-        if isinstance(size, int):
-            return size
-        if isinstance(self._data, _SIZED):
-            return len(self._data)
-        return sys.getsizeof(self._data)
+        return _size_of(self._data, _DEPTH)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._task_id or 'new'}, {self.num_items} items)"
+
+
+def give_id(task: Task, task_id: str) -> None:
+    """Set the id of a task."""
+    task._task_id = task_id
+
+
+def note_items(task: Task) -> int:
+    """Return how many records a task counts for, and remember it as the number that enters the current stage."""
+    task._counted = items = task.num_items
+    return items
+
+
+def items_before(task: Task) -> int:
+    """Return how many records a task counted for when it entered the current stage."""
+    return task.num_items if task._counted is None else task._counted
+
+
+def _size_of(data: Any, depth: int) -> int:
+    """Return the bytes of a value: exact for buffers and texts, estimated for long collections."""
+    if type(data) in _SCALARS:
+        return sys.getsizeof(data)
+    size = getattr(data, "nbytes", None)
+    if isinstance(size, int):
+        return size
+    if isinstance(data, _SIZED):
+        return len(data)
+    if isinstance(data, Mapping):
+        parts: Any = itertools.chain.from_iterable(data.items())
+        count = 2 * len(data)
+    elif isinstance(data, list | tuple | set | frozenset):
+        parts, count = data, len(data)
+    else:
+        return _size_of_buffer(data)
+    if not count or not depth:
+        return sys.getsizeof(data)
+    step = -(-count // _SAMPLED) | 1  # odd, so that keys and values of a mapping take turns
+    sizes = [_size_of(part, depth - 1) for part in itertools.islice(parts, 0, None, step)]
+    return sys.getsizeof(data) + sum(sizes) * count // len(sizes)
+
+
+def _size_of_buffer(data: Any) -> int:
+    try:
+        return memoryview(data).nbytes
+    except TypeError:
+        return sys.getsizeof(data)
 
 
 class EmptyTask(Task):
@@ -98,14 +153,47 @@ class FileGroupTask(Task):
         return sum(len(path) for path in self._data)
 
 
+class TaskPack(Task):
+    """Initial tasks that go into one call of the first stage: `data` holds them. No stage ever sees it."""
+
+    @property
+    def num_items(self) -> int:
+        """Those of all tasks."""
+        return sum(task.num_items for task in self._data)
+
+    @property
+    def nbytes(self) -> int:
+        """Those of all tasks."""
+        return sum(task.nbytes for task in self._data)
+
+
 class RawChunk(Task):
     """Bytes that a source cut at record ends and that are still to be parsed by the same source stage."""
+
+    has_constant_buffers = True
 
     def __init__(self, buffer: Any, offset: int, source: tuple[str, str], dataset_name: str = "") -> None:
         """`offset` is the place of the first byte in the unpacked file, `source` the file's id prefix and its path."""
         super().__init__(dataset_name, buffer)
         self.offset = offset
         self.source = source
+
+    @property
+    def raw_buffer(self) -> Any:
+        """Return the bytes."""
+        return self._data
+
+    def halves(self) -> list[RawChunk]:
+        """Return the chunk cut at the line end nearest before its middle, or else after it; empty for a single line.
+
+        A source whose records do not end with a line feed gives chunks of a subclass that cuts where they end.
+        """
+        view = memoryview(self._data).cast("B")
+        middle = _line_end(view)
+        if not 0 < middle < view.nbytes:
+            return []
+        cuts = ((0, view[:middle]), (middle, view[middle:]))
+        return [type(self)(part, self.offset + start, self.source, self.dataset_name) for start, part in cuts]
 
     @property
     def num_items(self) -> int:
@@ -116,3 +204,18 @@ class RawChunk(Task):
     def nbytes(self) -> int:
         """Length of the buffer."""
         return memoryview(self._data).nbytes
+
+
+def _line_end(view: memoryview, stretch: int = 2**16) -> int:
+    """Return where the second half begins; searched stretch by stretch, because there may be no memory for copies."""
+    middle = view.nbytes // 2
+    for end in range(middle, 0, -stretch):
+        start = max(0, end - stretch)
+        found = bytes(view[start:end]).rfind(b"\n")
+        if found >= 0:
+            return start + found + 1
+    for start in range(middle, view.nbytes, stretch):
+        found = bytes(view[start : start + stretch]).find(b"\n")
+        if found >= 0:
+            return start + found + 1
+    return 0

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Units: the pieces of input that are committed, retried and resumed, and the ids that records get from them.
+"""Units: the pieces of input that are committed, retried and resumed, and the record ids that derive from them.
 
-Ids depend on the path below the reader's root and on positions alone: never on worker counts, batch cuts, the
-executor, or the place where the folder lies.
+Ids depend only on the path below the reader's root and on positions, never on worker counts, batch borders, the
+executor or the location of the folder.
 """
 
 from __future__ import annotations
@@ -14,64 +14,71 @@ import msgspec
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
 STEM_LENGTH = 60
+STREAM = "-stream"
+"""Replaces the number in the id of a stream."""
 
 
 def file12(relative_path: str) -> str:
-    """The name of a file inside ids: 12 hex digits of SHA-256 of its path below the reader's root."""
+    """Return the name of a file inside ids: 12 hex digits of the SHA-256 of its path below the reader's root."""
     return hashlib.sha256(relative_path.encode("utf-8", "surrogateescape")).hexdigest()[:12]
 
 
 def unit_id(relative_path: str, block: int) -> str:
-    """The id of the `block`-th unit of a file."""
+    """Return the id of the `block`-th unit of a file."""
     return f"{file12(relative_path)}-{block:06d}"
 
 
+def stream_id(unit_id: str) -> str:
+    """Return the id of a stream, given the id of any unit cut from it."""
+    return unit_id.rsplit("-", 1)[0] + STREAM
+
+
 def file_stem(relative_path: str) -> str:
-    """The source's name without its extensions, made safe for any file system."""
+    """Return the file name without its extensions, with unsafe characters replaced."""
     name = relative_path.rsplit("/", 1)[-1]
     stem = name[:1] + name[1:].split(".", 1)[0]
     return _UNSAFE.sub("_", stem)[:STEM_LENGTH] or "_"
 
 
 class Piece(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A stretch of one input file."""
+    """A range of one input file."""
 
     path: str
-    """Where to open it: a local path or a URL."""
+    """Local path or URL."""
     relative: str
-    """The path below the reader's root, with forward slashes."""
+    """Path below the reader's root, with forward slashes."""
     size: int
-    """Bytes of the whole file on disk, to notice changes."""
+    """Size of the whole file in bytes, for change detection."""
     version: str = ""
-    """Modification time or ETag, to notice changes."""
+    """Modification time or ETag, for change detection."""
     start: int = 0
     """First byte (JSON lines), first row group (Parquet), or first byte of the first frame (zstd)."""
     end: int = -1
-    """One past the last; -1 is the end of the file."""
+    """End of the range (exclusive); -1 means the end of the file."""
     row: int = 0
-    """Number of the first row (Parquet), or offset in the unpacked file of the first byte (zstd frames)."""
+    """Index of the first row (Parquet), or offset of the first byte in the unpacked file (zstd frames)."""
 
 
 class Unit(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is committed, retried and resumed."""
+    """A part of the input that is committed, retried and resumed as a whole."""
 
     id: str
     """`file12-NNNNNN` of its first piece."""
     order: tuple[int, int]
-    """Place in the input: number of the file, number of the block in it."""
+    """Position in the input: index of the file, index of the block in it."""
     pieces: tuple[Piece, ...]
-    """What to read, in order. More than one: a pack of small files."""
+    """Ranges to read, in order. A pack of small files has more than one."""
     stem: str
-    """The start of the name of its output file."""
+    """Start of the name of the output file."""
     nbytes: int = 0
     """Bytes to read, for progress."""
     stream: bool = False
-    """A file that cannot be split: the units of this stream are cut as they are reached."""
+    """True for a file that cannot be split: its units are cut while it is read."""
     limit: int | None = None
-    """Read at most so many records."""
+    """Maximum number of records to read."""
 
     def block(self, number: int) -> Unit:
-        """The `number`-th unit that is cut from this stream."""
+        """Return the `number`-th unit that is cut from this stream."""
         return msgspec.structs.replace(
             self,
             id=f"{self.id.rsplit('-', 1)[0]}-{number:06d}",

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is done: run folders, commits, resume, quarantine. Plain files, each one written beside and renamed."""
+"""Run folders, commits, resume and quarantine, as plain files that are each written to a temporary name and renamed."""

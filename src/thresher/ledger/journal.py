@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The list of committed units: `ledger/NNNNNN.jsonl`, and the inbox that workers put their records into.
+"""The ledger of committed units (`ledger/NNNNNN.jsonl`), and the inbox that workers put their commit records into.
 
-A record counts from the moment it lies in the inbox. The driver gathers records and brings them to disk in groups; only
-then the inbox is cleared, so a crash at any point loses none. On this machine an attempt appends to one file; behind a
-URL every group is an object of its own, created only if its number is free.
+A unit is committed as soon as its record is in the inbox. The driver collects the records and writes them to the ledger
+in groups, and only then removes them from the inbox, so a crash at any point loses none. A local ledger is appended to
+one file per attempt; behind a URL every group is an object of its own, created only if its number is free.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ import errno
 import os
 from collections.abc import Sequence
 
-from thresher.core.filesystem import is_url, local_path
+from thresher.core.files.filesystem import is_url, local_path
 from thresher.ledger.records import CommitRecord, decode_commit, encode
-from thresher.ledger.store import Store, is_temporary
+from thresher.ledger.stores.store import Store, is_temporary
 
 FOLDER = "ledger"
 INBOX = f"{FOLDER}/inbox"
@@ -22,21 +22,36 @@ _NUMBERS_TRIED = 20
 
 
 def read_commits(store: Store, folder: str = FOLDER) -> dict[str, CommitRecord]:
-    """All records of the ledger by unit, without the inbox. What a crash cut short is passed over."""
+    """Return all commit records of the ledger by unit, without the inbox. Lines truncated by a crash are skipped."""
     records: dict[str, CommitRecord] = {}
     for name in store.names(folder):
         if name.endswith(".jsonl"):
             for line in (store.read(f"{folder}/{name}") or b"").splitlines():
                 record = decode_commit(line)
                 known = records.get(record.unit) if record is not None else None
-                # Two records of one unit: a driver that was believed dead wrote the older one late.
+                # If a unit has two records, a driver of an earlier attempt wrote the older one late.
                 if record is not None and (known is None or known.attempt < record.attempt):
                     records[record.unit] = record
     return records
 
 
+def damaged_lines(store: Store) -> list[str]:
+    """Describe complete lines of the ledger that are not commit records; a crash can only truncate the end of a
+    file."""
+    found = []
+    for name in store.names(FOLDER):
+        if name.endswith(".jsonl"):
+            *lines, _ = (store.read(f"{FOLDER}/{name}") or b"").split(b"\n")
+            found += [
+                f"{FOLDER}/{name}, line {number}, is no record of the ledger"
+                for number, line in enumerate(lines, 1)
+                if decode_commit(line) is None
+            ]
+    return found
+
+
 def read_inbox(store: Store, run_id: str | None = None) -> dict[str, CommitRecord]:
-    """Records that no driver has gathered yet: of one run, or of whichever it is."""
+    """Return the commit records that no driver has collected yet, of one run or of any."""
     records: dict[str, CommitRecord] = {}
     for name in store.names(INBOX):
         record = decode_commit(store.read(f"{INBOX}/{name}") or b"") if name.endswith(".json") else None
@@ -46,21 +61,21 @@ def read_inbox(store: Store, run_id: str | None = None) -> dict[str, CommitRecor
 
 
 class Journal:
-    """The ledger of a run that is open."""
+    """The open ledger of a run."""
 
     def __init__(self, store: Store, folders: Sequence[Store], run_id: str = "") -> None:
-        """`folders` are where committed files lie: their names go to disk before a record does."""
+        """Open the ledger. `folders` hold the committed files; they are synced before a record is written."""
         self._store = store
         self._run_id = run_id
         self._folders = folders
         self._pending: list[CommitRecord] = []
         self._surplus: list[str] = []
-        """Units in the inbox that the ledger knows already."""
+        """Units in the inbox that are already in the ledger."""
         self._descriptor = -1
         self.committed = read_commits(store)
 
     def recover(self) -> None:
-        """Gather what workers of an earlier attempt left in the inbox, and clear what a crash cut short."""
+        """Collect the records that an earlier attempt left in the inbox, and remove truncated ones."""
         found = read_inbox(self._store, self._run_id)
         for record in found.values():
             self.add(record)
@@ -70,7 +85,7 @@ class Journal:
                 self._store.remove(f"{INBOX}/{name}")
 
     def add(self, record: CommitRecord) -> CommitRecord:
-        """Take a record in; the first one of a unit counts."""
+        """Add a record and return the one that counts, which is the first of the unit."""
         known = self.committed.setdefault(record.unit, record)
         if known is record:
             self._pending.append(record)
@@ -79,7 +94,7 @@ class Journal:
         return known
 
     def add_from_inbox(self, unit_id: str) -> CommitRecord:
-        """Take in what a worker recorded."""
+        """Add the record that a worker put into the inbox."""
         known = self.committed.get(unit_id)
         if known is not None:
             return known
@@ -88,7 +103,7 @@ class Journal:
         return self.add(record)
 
     def sync(self) -> None:
-        """Bring all records to disk, then clear them from the inbox."""
+        """Write all new records to disk, then remove them from the inbox."""
         if self._pending:
             for folder in self._folders:
                 folder.sync()
@@ -99,8 +114,8 @@ class Journal:
         self._pending, self._surplus = [], []
 
     def _append(self, lines: bytes) -> None:
-        if is_url(self._store.root):  # objects cannot grow: every group is one of its own
-            # A driver that was believed dead may take a number first; the next one is free.
+        if is_url(self._store.root):  # objects cannot be appended to: every group is a new one
+            # A driver of an earlier attempt may still take a number; then try the next one.
             if not any(self._store.create(self._next_name(), lines) for _ in range(_NUMBERS_TRIED)):
                 raise OSError(errno.EEXIST, "another driver writes to this ledger", f"{self._store.root}/{FOLDER}")
             return
@@ -113,7 +128,7 @@ class Journal:
         try:
             while view:
                 view = view[os.write(self._descriptor, view) :]
-        except OSError:  # half a line on a full disk would spoil the one that is appended next
+        except OSError:  # a partial line would corrupt the next one
             os.ftruncate(self._descriptor, size)
             raise
         os.fsync(self._descriptor)
@@ -123,7 +138,7 @@ class Journal:
         return f"{FOLDER}/{max((int(stem) for stem in stems if stem.isdigit()), default=0) + 1:06d}.jsonl"
 
     def clear_temporary(self) -> None:
-        """Remove what workers that were killed left half written in the inbox. Called when no worker is left."""
+        """Remove the incomplete files of killed workers from the inbox. Called when no worker is left."""
         for name in self._store.names(INBOX):
             if is_temporary(name):
                 self._store.remove(f"{INBOX}/{name}")

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sidecar of scores: one Parquet file per unit with `id` and a column per rule, committed with the unit.
+"""The score sidecar: one Parquet file per unit with `id` and a column per rule, committed with the unit.
 
-A null means that the score is not known: the record did not reach the rule, the rule failed, or it found something that
-has no exact form here. Whoever needs it computes it. Records that a stage made (`id/k`) are left out: which child gets
-which number depends on the records beside it.
+A null means that the score is unknown: the record did not reach the rule, the rule failed, or its result cannot be
+represented exactly. The reader computes it again. Records that a stage made (`id/k`) are left out, because the number
+of a child depends on the other records of the batch.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from thresher.core.filesystem import join
+from thresher.core.files.filesystem import join
 from thresher.core.source import FileFacts
 from thresher.core.unit import Unit, file12
-from thresher.ledger.store import open_store
+from thresher.ledger.stores.store import open_store
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from thresher.core.records import RecordIds
+    from thresher.core.records.record_ids import RecordIds
     from thresher.core.scores import ScoreColumn, ScoreSource
 
 FOLDER = "scores"
@@ -38,7 +38,7 @@ ID = "id"
 _METADATA = "thresher"
 _WHOLE = 2**63
 _MOST_BYTES = 2**30
-"""A sidecar that unpacks to more is none of ours: it would be one for 10 million records."""
+"""Size limit of a decompressed sidecar, enough for 10 million records; a larger file is not ours."""
 _KINDS: dict[type, str] = {
     int: "int",
     float: "float",
@@ -53,14 +53,14 @@ _DTYPES: dict[str, Any] = {"int": np.int64, "float": np.float64, "bool": np.bool
 
 
 class Packed(NamedTuple):
-    """Scores of one rule in little room."""
+    """Scores of one rule in compact form."""
 
     kind: str
-    """`int`, `float`, `bool`, `text`, or `json` for all else that JSON can hold exactly."""
+    """`int`, `float`, `bool`, `text`, or `json` for other values that JSON represents exactly."""
     values: npt.NDArray[Any]
-    """One value per record; texts where the kind is `text` or `json`."""
+    """One value per record; strings if the kind is `text` or `json`."""
     known: npt.NDArray[np.bool_]
-    """Which of them count."""
+    """Mask of the valid values."""
 
 
 @dataclass(frozen=True)
@@ -68,22 +68,23 @@ class ScoreRows:
     """Scores of some records of a unit."""
 
     files: tuple[str, ...]
-    """Starts of ids: `file12:` or `file12:r`."""
+    """Prefixes of ids: `file12:` or `file12:r`."""
     which: npt.NDArray[np.int64]
-    """The file of each record."""
+    """Index of the file of each record."""
     positions: npt.NDArray[np.int64]
-    """The position of each record in its file."""
+    """Position of each record in its file."""
     columns: dict[str, Packed] = field(default_factory=dict)
     """Scores by column."""
 
     @property
     def nbytes(self) -> int:
-        """About how much room it takes."""
+        """Return the approximate size in memory."""
         return 16 * len(self.positions) + 9 * len(self.positions) * len(self.columns)
 
 
 def pack_rows(ids: RecordIds, columns: Mapping[str, Sequence[Any] | npt.NDArray[Any]]) -> ScoreRows | None:
-    """The scores of records that were read; `None` where there are none such. An array is one of all scores."""
+    """Return the scores of the records that were read; `None` if there are none. An array holds a score for every
+    record."""
     rows = np.arange(len(ids), dtype=np.int64)
     if ids.suffixes is not None:
         rows = np.array([row for row in range(len(ids)) if not ids.suffixes[row]], dtype=np.int64)
@@ -101,7 +102,7 @@ def _packed(scores: Sequence[Any] | npt.NDArray[Any], rows: npt.NDArray[np.int64
 
 
 def pack(scores: Sequence[Any]) -> Packed:
-    """Scores as an array of their common kind."""
+    """Return scores as an array of their common kind."""
     kinds = {_KINDS.get(kind, "json") for kind in set(map(type, scores)) if kind is not type(None)}
     kind = kinds.pop() if len(kinds) == 1 else "json" if kinds else "int"
     if kind == "int" and any(score is not None and not -_WHOLE <= score < _WHOLE for score in scores):
@@ -114,7 +115,7 @@ def pack(scores: Sequence[Any]) -> Packed:
 
 
 def _text(score: Any, kind: str) -> str | None:
-    """A score as text that gives back the very same; `None` where there is no such text."""
+    """Return a score as text that decodes to the same value; `None` if there is no such text."""
     plain = score.item() if type(score) in _KINDS and isinstance(score, np.generic) else score
     if plain is None:
         return None
@@ -140,21 +141,21 @@ def _same(one: Any, other: Any) -> bool:
 
 
 class ScoreSidecar:
-    """Gathers the scores of one unit and writes them at its commit."""
+    """Collector of the scores of one unit, which writes them at its commit."""
 
     def __init__(self, columns: Sequence[ScoreColumn], unit: Unit, path: str) -> None:
-        """`path` is a local file that is made at the end."""
+        """Collect scores for the local file `path`, which is created by `write`."""
         self._columns = columns
         self._unit = unit
         self.path = path
         self._rows: list[ScoreRows] = []
 
     def add(self, rows: Sequence[ScoreRows]) -> None:
-        """Add scores of some records; a record may come again with other columns."""
+        """Add scores of some records; a record may occur again with other columns."""
         self._rows.extend(rows)
 
     def write(self) -> FileFacts | None:
-        """Write the file and bring it to disk; without scores there is none."""
+        """Write and sync the file; return `None` if there are no scores."""
         if not self._rows:
             return None
         import pyarrow.parquet as pq
@@ -181,17 +182,17 @@ class ScoreSidecar:
         return FileFacts(content.tell(), table.num_rows, hashlib.sha256(content.getbuffer()).hexdigest())
 
     def abort(self) -> None:
-        """Remove what was written."""
+        """Remove the written file."""
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self.path)
 
     def _facts(self, as_json: list[str]) -> dict[str, Any]:
-        """What a reader must know besides the table."""
+        """Return the metadata that a reader needs besides the table."""
         needs = {column.name: column.depends_on for column in self._columns}
         return {"unit": self._unit.id, "json": as_json, "depends_on": needs}
 
     def _table(self) -> tuple[pa.Table, list[str]]:
-        """All scores, and the columns whose texts are JSON."""
+        """Return all scores as a table, and the names of the columns that hold JSON."""
         import pyarrow as pa
 
         places, positions, prefixes = self._keys()
@@ -210,7 +211,7 @@ class ScoreSidecar:
         return pa.table(arrays), as_json
 
     def _keys(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], dict[int, str]]:
-        """For each record that was added: the number of its file in the unit, and its position; starts of ids."""
+        """Return the index of the file and the position of each added record, and the id prefix of each file."""
         number_of = {file12(piece.relative): number for number, piece in enumerate(self._unit.pieces)}
         prefixes: dict[int, str] = {}
         places = []
@@ -222,7 +223,7 @@ class ScoreSidecar:
         return np.concatenate(places), np.concatenate([rows.positions for rows in self._rows]), prefixes
 
     def _scattered(self, name: str, row_of: npt.NDArray[np.int64], count: int) -> Packed:
-        """One column of all records, from the parts that were added."""
+        """Return one column of all records, gathered from the added parts."""
         starts = [0, *itertools.accumulate(len(rows.positions) for rows in self._rows)]
         parts = [
             (row_of[start:], rows.columns[name])
@@ -243,12 +244,12 @@ class ScoreSidecar:
         return Packed(kind, values, known)
 
 
-# Arrow makes an array of Python's values only after it has looked for pandas, and importing that takes longer than all
-# scores of a unit. So arrays are made of their bytes.
+# Arrow imports pandas before it converts Python values, which takes longer than all scores of a unit. So arrays are
+# built from buffers.
 
 
 def _ids(places: npt.NDArray[np.int64], positions: npt.NDArray[np.int64], prefixes: Mapping[int, str]) -> pa.Array:
-    """Ids of records in the order of their files: the start that a file's ids have, and the position."""
+    """Return the ids of records in the order of their files: the prefix of the file, and the position."""
     import pyarrow as pa
 
     ends = np.zeros(len(places) + 1, dtype=np.int32)
@@ -284,19 +285,19 @@ def _as_kind(part: Packed, kind: str) -> npt.NDArray[Any]:
 
 @dataclass(frozen=True)
 class UnitScores:
-    """The scores of one unit that hold for a plan."""
+    """The scores of one unit that are valid for a plan."""
 
     rows: dict[str, int]
-    """Row by id."""
+    """Row by record id."""
     columns: dict[str, list[Any]]
-    """Scores by column; `None` where one is not known."""
+    """Scores by column; `None` if unknown."""
 
 
 class KnownScores:
     """Scores of another run, read unit by unit."""
 
     _HELD = 2
-    """Units whose scores are held at a time: a worker goes from one to the next."""
+    """Number of units whose scores are held in memory: a worker goes from one unit to the next."""
 
     def __init__(self, source: ScoreSource, columns: Sequence[ScoreColumn]) -> None:
         self._store = open_store(join(source.run_dir, FOLDER), source.storage_options)
@@ -304,7 +305,7 @@ class KnownScores:
         self._units: dict[str, UnitScores] = {}
 
     def of_unit(self, unit_id: str) -> UnitScores:
-        """What is known of a unit."""
+        """Return the scores of a unit."""
         found = self._units.get(unit_id)
         if found is None:
             while len(self._units) >= self._HELD:
@@ -331,4 +332,4 @@ class KnownScores:
                 columns[name] = [None if text is None else json.loads(text) for text in columns[name]]
             return UnitScores({name: row for row, name in enumerate(table.column(ID).to_pylist())}, columns)
         except (pa.ArrowException, OSError, LookupError, TypeError, AttributeError, ValueError, RecursionError):
-            return UnitScores({}, {})  # not a file of ours, or damaged: what it would have said is computed
+            return UnitScores({}, {})  # not our file, or damaged: the scores are computed again

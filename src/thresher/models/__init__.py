@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Loading and running models; each needs a package of its own, which is loaded when the first model is."""
+"""Load and run models. Each kind needs its own package, which is imported with the first model."""

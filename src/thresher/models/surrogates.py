@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lone surrogates, which have no UTF-8: models that take UTF-8 get the replacement character for them."""
+"""Replace lone surrogates, which cannot be encoded as UTF-8, for models that take UTF-8."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 def without_surrogates(text: str) -> str:
-    """The text with U+FFFD for each lone surrogate; nearly always the text itself."""
+    """Return the text with U+FFFD for each lone surrogate; nearly always the text itself."""
     try:
         text.encode()
     except UnicodeEncodeError:

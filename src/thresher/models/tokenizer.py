@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tokenizers of language models, for counting tokens: one interface over `tokenizers`, SentencePiece and tiktoken.
 
-A tokenizer is named by a text:
+A tokenizer is named by a string:
 
 - `path/to/tokenizer.json`, or a folder that holds one: the package `tokenizers`;
 - `path/to/some.model`: SentencePiece;
-- `tiktoken:cl100k_base`: an encoding that tiktoken knows (it fetches it once, or takes it from `TIKTOKEN_CACHE_DIR`);
-- `hf:owner/name`: a tokenizer on the Hugging Face Hub (fetched once).
+- `tiktoken:cl100k_base`: an encoding of tiktoken (downloaded once, or read from `TIKTOKEN_CACHE_DIR`);
+- `hf:owner/name`: a tokenizer on the Hugging Face Hub (downloaded once).
 
-The work on a batch is done outside of Python's lock and in one thread: there are as many workers as processors.
+A batch is processed without the interpreter's lock and in one thread: there are as many workers as processors.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from thresher.errors import InputError, MissingPackageError, UsageError
+from thresher.errors import InputError, MissingPackageError, UsageError, refusals
 from thresher.models.surrogates import without_surrogates
 
 
 class Tokenizer(Protocol):
-    """Something that counts tokens."""
+    """A tokenizer that counts tokens."""
 
     def count(self, texts: Sequence[str]) -> list[int]:
-        """The number of tokens of each text."""
+        """Return the number of tokens of each text."""
         ...
 
 
@@ -63,33 +63,51 @@ class _Tiktoken:
         return [len(self._encoding.encode_ordinary(without_surrogates(text))) for text in texts]
 
 
-def load_tokenizer(who: str, name: str, special: bool = True) -> Tokenizer:
-    """The tokenizer that `name` stands for; `special` counts the tokens that it puts around a text too."""
-    check_tokenizer(who, name)
+def load_tokenizer(caller: str, name: str, special: bool = True) -> Tokenizer:
+    """Load the tokenizer that `name` stands for. With `special`, the special tokens that it adds to a text count too.
+    `caller` is the name of the stage in error messages."""
+    check_tokenizer(caller, name)
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     kind, _, rest = name.partition(":")
     if kind == "tiktoken":
-        return _Tiktoken(_loaded(who, name, lambda package: package.get_encoding(rest)))
+        return _Tiktoken(_loaded(caller, name, lambda package: package.get_encoding(rest)))
     if kind == "hf":
-        return _HuggingFace(_loaded(who, name, lambda package: package.Tokenizer.from_pretrained(rest)), special)
+        return _HuggingFace(_loaded(caller, name, lambda package: package.Tokenizer.from_pretrained(rest)), special)
     path = _file_of(name)
     if path.endswith(".model"):
-        loaded = _loaded(who, name, lambda package: package.SentencePieceProcessor(model_file=path))
+        loaded = _loaded(caller, name, lambda package: package.SentencePieceProcessor(model_file=path))
         return _SentencePiece(loaded, special)
-    return _HuggingFace(_loaded(who, name, lambda package: package.Tokenizer.from_file(path)), special)
+    return _HuggingFace(_loaded(caller, name, lambda package: package.Tokenizer.from_file(path)), special)
 
 
-def check_tokenizer(who: str, name: object) -> str:
-    """Refuse what can be no tokenizer, or needs a package that is not installed."""
+def check_tokenizer(caller: str, name: object) -> str:
+    """Raise an error if `name` cannot be a tokenizer or needs a package that is not installed."""
     if not isinstance(name, str) or not name:
         raise UsageError(
-            f"{who}: {name!r} names no tokenizer; give a tokenizer.json, a SentencePiece .model, "
+            f"{caller}: {name!r} is not a tokenizer; give a tokenizer.json, a SentencePiece .model, "
             "tiktoken:ENCODING or hf:OWNER/NAME"
         )
     package = _package_of(name)
     if importlib.util.find_spec(package) is None:
-        raise MissingPackageError(f"{who}: {name!r} needs the package {package}: pip install 'thresher[tokenizers]'")
+        raise MissingPackageError(f"{caller}: {name!r} needs the package {package}: pip install 'thresher[tokenizers]'")
     return name
+
+
+def tokenizer_problems(caller: str, name: str) -> list[str]:
+    """Return problems: a file that is missing or not a tokenizer, or an encoding that tiktoken does not know. Nothing
+    is downloaded."""
+    if name.startswith("tiktoken:"):
+        known = importlib.import_module("tiktoken").list_encoding_names()
+        encoding = name.removeprefix("tiktoken:")
+        legal = f"tiktoken has no encoding {encoding!r}; it has {', '.join(known)}"
+        return [] if encoding in known else [f"{caller}: {legal}"]
+    return [] if name.startswith("hf:") else refusals(lambda: load_tokenizer(caller, name))
+
+
+def _check_file(caller: str, name: str) -> None:
+    path = _file_of(name)
+    if not os.path.isfile(path):
+        raise InputError(f"{caller}: there is no file {path!r}; give a tokenizer.json or a SentencePiece .model")
 
 
 def _package_of(name: str) -> str:
@@ -102,12 +120,11 @@ def _file_of(name: str) -> str:
     return os.path.join(name, "tokenizer.json") if os.path.isdir(name) else name
 
 
-def _loaded(who: str, name: str, make: Callable[[Any], Any]) -> Any:
-    path = _file_of(name)
-    if not name.startswith(("hf:", "tiktoken:")) and not os.path.isfile(path):
-        raise InputError(f"{who}: there is no file {path!r}")
+def _loaded(caller: str, name: str, make: Callable[[Any], Any]) -> Any:
+    if not name.startswith(("hf:", "tiktoken:")):
+        _check_file(caller, name)
     module = importlib.import_module(_package_of(name))
     try:
         return make(module)
     except Exception as error:  # these packages raise whatever they like
-        raise InputError(f"{who}: {name!r} cannot be loaded as a tokenizer: {error}") from error
+        raise InputError(f"{caller}: {name!r} cannot be loaded as a tokenizer: {error}") from error

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run shows of itself: event log, metrics (a pure fold over events), live view, report."""
+"""Observability of a run: event log, metrics (a pure fold over events), live view, report."""

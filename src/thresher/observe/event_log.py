@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The event log of one attempt: zstd segments of JSON lines, readable up to the last flush after any kill."""
+"""Write and read the event log of one attempt: zstd segments of JSON lines, readable up to the last flush."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ if TYPE_CHECKING:
     from thresher.scheduler.model import RunSpec
 
 FRAME_BYTES = 1_000_000
-"""Unpacked bytes after which a frame is ended without waiting for `flush`: bounds what is held in memory."""
+"""Unpacked bytes after which a frame ends without waiting for `flush`: bounds the memory of the log."""
 SEGMENT_BYTES = 8_000_000
 """Unpacked bytes after which a new segment begins."""
 LEVEL = 1
-"""Log lines are so repetitive that higher levels cost time and save little."""
+"""Compression level. Log lines are so repetitive that higher levels cost time and save little."""
 
 
 class EventLog:
     """Writes the log of one attempt into a folder of its own.
 
-    Every flush ends a zstd frame, so a reader needs nothing that came after it. Lines written since are lost if the
-    process is killed; the ledger, not the log, says what is done.
+    Every flush ends a zstd frame, so a reader needs nothing after it. Lines written since the last flush are lost if
+    the process is killed; the ledger, not the log, records which units are done.
     """
 
     def __init__(self, folder: Path | str) -> None:
-        # Imported here: a run without a log, and `import thresher`, do not pay for it.
+        # Imported here so that a run without a log, and `import thresher`, do not load it.
         from zstandard import ZstdCompressor
 
         self._folder = Path(folder)
@@ -45,13 +45,13 @@ class EventLog:
         self._file: IO[bytes] | None = None
 
     def start(self, spec: RunSpec, **more: object) -> None:
-        """Write line 0: the spec, and whatever else describes the run."""
+        """Write line 0: the spec and `more`."""
         line = encode_start(spec, **more)
         self._lines.append(line)
         self._pending_bytes += len(line) + 1
 
     def write(self, n: int, t: float, item: Event | Action) -> None:
-        """Write line `n`: what happened, or was decided, `t` seconds after the start of the attempt."""
+        """Write line `n`: an event or action at `t` seconds after the start of the attempt."""
         line = encode_line(n, t, item)
         self._lines.append(line)
         self._pending_bytes += len(line) + 1
@@ -59,7 +59,7 @@ class EventLog:
             self.flush()
 
     def flush(self) -> None:
-        """Make everything written so far readable by others. Costs nothing when there is nothing new."""
+        """Make every line written so far readable by others. Do nothing if there is no new line."""
         if not self._lines:
             return
         self._lines.append(b"")  # the line feed of the last line
@@ -72,7 +72,7 @@ class EventLog:
             self._end_segment()
 
     def close(self) -> None:
-        """Flush and close; the log takes no more lines."""
+        """Flush and close the log."""
         self.flush()
         self._end_segment()
 
@@ -80,7 +80,7 @@ class EventLog:
         path = self._folder / f"{self._segments:06d}.jsonl.zst"
         try:
             if self._file is None:
-                # Unbuffered: what is given to the kernel survives the death of this process.
+                # Unbuffered: data that the kernel has received survives a crash of this process.
                 self._file = path.open("xb", buffering=0)
             view = memoryview(frame)
             while view:
@@ -97,9 +97,9 @@ class EventLog:
 
 
 def read_log(folder: Path | str) -> Iterator[bytes]:
-    """Every line of the log, in order, without line feeds.
+    """Yield every line of the log, in order, without line feeds.
 
-    A frame that its writer could not finish ends the log quietly; other damage raises CheckFailedError.
+    An unfinished last frame ends the log without an error; other damage raises CheckFailedError.
     """
     for path in sorted(Path(folder).glob("*.jsonl.zst")):
         yield from _read_segment(path)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figures for people, in few characters and of steady width."""
+"""Format numbers for display, in few characters and of steady width."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ _STEPS = ((10**12, "T"), (10**9, "G"), (10**6, "M"), (10**3, "k"))
 
 
 def short(number: float) -> str:
-    """At most five characters: `999`, `12.3k`, `4.56M`; small numbers that are no counts keep a digit: `2.0`."""
+    """Format in at most five characters: `999`, `12.3k`, `4.56M`; small floats keep one decimal: `2.0`."""
     for size, letter in _STEPS:
         if number >= 0.9995 * size:
             value = number / size
@@ -17,13 +17,13 @@ def short(number: float) -> str:
 
 
 def whole(number: int, width: int = 11) -> str:
-    """With thousands separated, or in short form where that would be wider than `width`."""
+    """Format with thousands separators, or in short form if that would be wider than `width`."""
     text = f"{number:,}"
     return text if len(text) <= width else short(number)
 
 
 def megabytes(nbytes: float) -> str:
-    """Megabytes (10^6) without the unit, at most six characters: `9.99`, `52.3`, `2,000`, `4.56M`."""
+    """Format megabytes (10^6) without the unit in at most six characters: `9.99`, `52.3`, `2,000`, `4.56M`."""
     value = nbytes / 1e6
     if value >= 99_999.5:
         return short(value)
@@ -31,7 +31,7 @@ def megabytes(nbytes: float) -> str:
 
 
 def percent(ratio: float | None) -> str:
-    """At most five characters: `81.3%`; `100%` and `0%` only when it is exactly so; `-` for nothing."""
+    """Format in at most five characters: `81.3%`; `100%` and `0%` only for exact values; `-` for None."""
     if ratio is None:
         return "-"
     if ratio in (0.0, 1.0):
@@ -39,8 +39,13 @@ def percent(ratio: float | None) -> str:
     return "<0.1%" if 0 < ratio < 0.0005 else f"{min(99.9, ratio * 100):.1f}%"
 
 
+def created_and_passed(out_of_first: int, out_of_last: int) -> str:
+    """Describe the progress of a run whose input has no size, because its first stage creates the records."""
+    return f"{out_of_first:,} made, {out_of_last:,} through all stages"
+
+
 def duration(seconds: float) -> str:
-    """`0.8 s`, `42 s`, `3:07`, `1:02:03`, `2 d 03 h`."""
+    """Format a duration: `0.8 s`, `42 s`, `3:07`, `1:02:03`, `2 d 03 h`."""
     if seconds < 9.95:
         return f"{seconds:.1f} s"
     whole_s = round(seconds)
@@ -56,12 +61,12 @@ def duration(seconds: float) -> str:
 
 
 def cut(text: str, width: int) -> str:
-    """The beginning of the text, in at most `width` characters."""
+    """Return the beginning of the text, in at most `width` characters."""
     return text if len(text) <= width else f"{text[: max(0, width - 1)]}…"
 
 
 def shorten(text: str, width: int) -> str:
-    """The text in at most `width` characters; what is left out in the middle becomes `…`, for ends tell names apart."""
+    """Shorten the text to `width` characters with `…` in the middle, because the ends of names tell them apart."""
     if len(text) <= width:
         return text
     tail = (width - 1) // 2

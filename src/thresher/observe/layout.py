@@ -1,27 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The live view as lines of styled text: a pure function of a snapshot and a width, so that a test can read it."""
+"""Lay out the live view as lines of styled text: a pure function of a snapshot and a width."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from thresher.core.sizes import show_size
-from thresher.observe.figures import cut, duration, megabytes, percent, short, shorten
+from thresher.core.arguments.sizes import show_size
+from thresher.observe.figures import created_and_passed, cut, duration, megabytes, percent, short, shorten
 from thresher.observe.progress import RunInfo
 from thresher.observe.snapshot import Snapshot, StageSnapshot
 
 MIN_WIDTH = 40
-"""Narrower terminals get lines of this width, cut by the terminal."""
+"""Minimum width; narrower terminals cut the lines."""
 MAX_WIDTH = 100
-"""Wider ones leave the rest empty: the eye does not like to travel."""
+"""Maximum width, unless the name of a stage needs more."""
 MESSAGES_SHOWN = 3
-"""Lines for messages."""
+"""Number of messages shown."""
 
 
 class Span(NamedTuple):
-    """A piece of a line."""
+    """A part of a line in one style."""
 
-    text: str  # what is shown
+    text: str  # displayed text
     style: str = ""  # name of a style, as in STYLES
 
 
@@ -36,13 +36,13 @@ STYLES = {
     "warn": "yellow",
     "high": "red",
 }
-"""What the names mean to rich."""
+"""Styles of rich, by name."""
 
 
 class _Column(NamedTuple):
     """One column of the stage table."""
 
-    head: str  # its title
+    head: str  # title
     width: int  # characters, without the gap before it
     at_least: int  # shown from this terminal width on
 
@@ -58,8 +58,8 @@ _COLUMNS = (
 
 
 def frame(info: RunInfo, snapshot: Snapshot, width: int) -> list[Line]:
-    """Everything the live view shows."""
-    width = max(MIN_WIDTH, min(MAX_WIDTH, width - 1))
+    """Return the lines of the live view."""
+    width = max(MIN_WIDTH, min(max(MAX_WIDTH, _full_width(snapshot)), width - 1))
     lines = [_header(info, snapshot, width), _progress(snapshot, width), []]
     lines += _table(snapshot, width)
     lines += [[], _memory(snapshot, width)]
@@ -83,12 +83,14 @@ def _header(info: RunInfo, snapshot: Snapshot, width: int) -> Line:
 
 
 def _progress(snapshot: Snapshot, width: int) -> Line:
-    """A bar by bytes, while all input is known; before that, what was found so far."""
+    """Return a progress bar by bytes if all input is listed; before that, the input found so far."""
     s = snapshot
     units = f"{s.units_done:,}/{s.units_listed:,} units"
     if s.progress_ratio is None:
         return [Span("looking for input  ", "quiet"), Span(f"{units} so far, {show_size(s.bytes_listed)}")]
     sizes = f"{show_size(s.bytes_done)} of {show_size(s.bytes_listed)}"
+    if not s.bytes_listed and s.stages:
+        sizes = created_and_passed(s.stages[0].out_docs, s.stages[-1].out_docs)
     right = f" {percent(s.progress_ratio):>5}   {sizes}   {units}"
     bar_width = max(10, width - len(right))
     return [*_bar(s.progress_ratio, bar_width, "bar"), Span(shorten(right, width - bar_width))]
@@ -99,6 +101,12 @@ def _bar(ratio: float, width: int, style: str) -> Line:
     return [Span("━" * filled, style), Span("━" * (width - filled), "rest")]
 
 
+def _full_width(snapshot: Snapshot) -> int:
+    """Return the width at which no stage name is cut."""
+    longest = max((len(stage.name) for stage in snapshot.stages), default=0)
+    return longest + len("└ ") + 1 + sum(column.width + 1 for column in _COLUMNS)
+
+
 def _table(snapshot: Snapshot, width: int) -> list[Line]:
     columns = [column for column in _COLUMNS if width >= column.at_least]
     name_width = width - sum(column.width + 1 for column in columns)
@@ -107,7 +115,7 @@ def _table(snapshot: Snapshot, width: int) -> list[Line]:
 
 
 def _row(stage: StageSnapshot, columns: list[_Column], name_width: int) -> Line:
-    # A stage that runs inside another one's call stands under it, and has no queue and workers of its own.
+    # A stage that is fused into the call of another one is shown below it, without a queue and workers.
     name = stage.name if stage.leads else f"└ {stage.name}"
     line = [Span(f"{shorten(name, name_width - 1):<{name_width}}")]
     for column in columns:
@@ -117,7 +125,7 @@ def _row(stage: StageSnapshot, columns: list[_Column], name_width: int) -> Line:
 
 
 def _cell(stage: StageSnapshot, head: str) -> tuple[str, str]:
-    """The figure of one stage in one column, and its style."""
+    """Return the text of one stage in one column, and its style."""
     if head in ("queue", "workers") and not stage.leads:
         return "", ""
     if head == "queue":

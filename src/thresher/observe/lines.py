@@ -1,22 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Progress without a terminal: one line for each interval."""
+"""Show progress without a terminal: one log line per interval."""
 
 from __future__ import annotations
 
 from typing import Any, TextIO
 
-from thresher.core.sizes import show_size
-from thresher.observe.figures import duration, megabytes, percent, short
+from thresher.core.arguments.sizes import counted, show_size
+from thresher.observe.figures import created_and_passed, duration, megabytes, percent, short
 from thresher.observe.progress import RunInfo, write_text
 from thresher.observe.snapshot import Snapshot
 from thresher.observe.summary import summary_text
 
 FIRST_LINE_S = 2.0
-"""The first line comes early: it tells that something happens, and how fast."""
+"""Time of the first line: early, to show that the run works and how fast."""
 
 
 class LineProgress:
-    """Writes lines to a stream, as a log."""
+    """Writes progress as log lines to a stream."""
 
     def __init__(self, stream: TextIO, interval_s: float, color: bool) -> None:
         self._stream = stream
@@ -26,19 +26,19 @@ class LineProgress:
         self._messages_shown = 0
 
     def start(self, info: RunInfo) -> None:
-        """Say what begins."""
+        """Write the start line."""
         parts = [f"{info.name}: executor {info.executor}"]
-        parts += [f"{info.workers} workers"] if info.workers else []
+        parts += [counted(info.workers, "worker")] if info.workers else []
         parts += [f"run folder {info.run_dir}"] if info.run_dir else []
-        parts += [f"{info.units_resumed:,} units are done already"] if info.units_resumed else []
+        parts += [f"{counted(info.units_resumed, 'unit')} done already"] if info.units_resumed else []
         self._write(", ".join(parts))
 
     def due(self, t: float) -> bool:
-        """Once for each interval."""
+        """Return True once per interval."""
         return t >= self._next_t
 
     def update(self, snapshot: Snapshot) -> None:
-        """Write a line, and the messages that are new; a snapshot that comes too early is left out."""
+        """Write a progress line and the new messages, if a line is due."""
         if not self.due(snapshot.elapsed_s):
             return
         self._next_t = snapshot.elapsed_s + self._interval_s
@@ -49,11 +49,11 @@ class LineProgress:
         self._write(progress_line(snapshot))
 
     def message(self, text: str) -> None:
-        """Write it."""
+        """Write a message."""
         self._write(text)
 
     def worker_output(self) -> int | None:
-        """Lines among lines: workers may share the stream."""
+        """Return None: workers may share the stream."""
         return None
 
     def finish(self, report: dict[str, Any] | None) -> None:
@@ -62,14 +62,14 @@ class LineProgress:
             write_text(self._stream, "\n" + summary_text(report, self._color))
 
     def close(self) -> None:
-        """Nothing is held back."""
+        """Do nothing."""
 
     def _write(self, text: str) -> None:
         write_text(self._stream, f"thresher: {text}\n")
 
 
 def progress_line(snapshot: Snapshot) -> str:
-    """The run at one moment in one line."""
+    """Return a snapshot as one line."""
     s = snapshot
     units = f"{s.units_done:,}/{s.units_listed:,}{'' if s.listing_complete else '+'} units"
     parts = [duration(s.elapsed_s)]
@@ -77,6 +77,7 @@ def progress_line(snapshot: Snapshot) -> str:
     parts += [units]
     if s.stages:
         reader, writer = s.stages[0], s.stages[-1]
+        parts += [] if s.bytes_listed else [created_and_passed(reader.out_docs, writer.out_docs)]
         parts += [f"{short(reader.docs_per_s)} docs/s", f"{megabytes(reader.bytes_per_s)} MB/s"]
         taken = reader.in_docs or reader.out_docs + reader.quarantined
         parts += [f"kept {percent(min(1.0, writer.out_docs / taken))}"] if taken else []

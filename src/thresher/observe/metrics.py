@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Metrics: a pure fold over the events and actions of a run. No clock: time comes with every item.
+"""Metrics: a pure fold over the events and actions of a run, without a clock.
 
-Counts are net: what a unit contributed under an epoch that became void is taken back, so that a retry never counts a
-record twice.
+Counts are net: the contribution of a void epoch is subtracted, so that a retry never counts a record twice.
 """
 
 from __future__ import annotations
@@ -14,19 +13,19 @@ from typing import Any
 import msgspec
 
 from thresher.core.tally import Tally
-from thresher.observe.held_tasks import HeldTasks
 from thresher.observe.rates import Rates
 from thresher.observe.snapshot import Message, Snapshot, StageSnapshot
+from thresher.observe.task_tracker import TaskTracker
 from thresher.scheduler import actions as act
 from thresher.scheduler import events as ev
 from thresher.scheduler.model import OpSpec
 
 MESSAGES_KEPT = 5
-"""How many messages a snapshot holds."""
+"""Number of messages in a snapshot."""
 
 
 class Restored(msgspec.Struct, frozen=True):
-    """What earlier attempts had done when this one began."""
+    """Work that earlier attempts had committed."""
 
     units: int = 0
     """Committed units."""
@@ -35,32 +34,32 @@ class Restored(msgspec.Struct, frozen=True):
 
 
 class _UnitState(msgspec.Struct):
-    """A unit that is listed and not committed."""
+    """An uncommitted unit."""
 
     nbytes: int  # size of its input
-    epoch: int = 0  # the epoch its tally belongs to
-    read_bytes: int = 0  # how much of it counts as done, at most nbytes
-    tally: Tally | None = None  # what this epoch contributed so far
+    epoch: int = 0  # epoch of its tally
+    read_bytes: int = 0  # bytes of it that count as done, at most nbytes
+    tally: Tally | None = None  # contribution of this epoch so far
     stream: bool = False  # cut into other units, never committed itself
 
 
 class Metrics:
-    """Give every event and action to `update`, in log order; ask `snapshot` whenever a picture is wanted.
+    """Current figures of a run: pass every event and action to `update` in log order, and call `snapshot` at any time.
 
-    `update` costs O(1) for each task it names; `snapshot` is proportional to stages and workers.
+    `update` takes O(1) for each task of the item; `snapshot` is proportional to stages and workers.
     """
 
     def __init__(self, stage_names: Sequence[str], ops: Sequence[OpSpec], restored: Restored | None = None) -> None:
         self._names = tuple(stage_names)
         self._restored = restored or Restored()
-        self._tasks = HeldTasks(ops)
+        self._tasks = TaskTracker(ops)
         numbers = {name: number for number, name in enumerate(self._names)}
         self._lead_of_op = [next((numbers[s] for s in op.stages if s in numbers), None) for op in ops]
         self._next_op = [op.next for op in ops]
         self._used_ops: set[int] = set()
         self._total = Tally(stages={})
         self._units: dict[str, _UnitState] = {}
-        self._cut_units: set[str] = set()  # also committed ones: a stream that is read again names them again
+        self._cut_units: set[str] = set()  # also committed ones, because a rerun of the stream names them again
         self._units_done = self._units_listed = self._restored.units
         self._bytes_done = self._bytes_listed = self._restored.nbytes
         self._more_input = True
@@ -84,7 +83,7 @@ class Metrics:
             ev.CommitFailed: self._commit_failed,
             ev.MemorySample: self._memory_sampled,
             ev.StopRequested: self._stop_requested,
-            act.StartWorker: self._tasks.worker_starts,
+            act.StartWorker: self._tasks.worker_started,
             act.StopWorker: self._tasks.worker_gone,
             act.Dispatch: self._dispatched,
             act.GrantCredit: self._tasks.resumed,
@@ -95,7 +94,7 @@ class Metrics:
         }
 
     def update(self, t: float, item: ev.Event | act.Action) -> None:
-        """Take in one event or action that happened at `t` seconds."""
+        """Process one event or action that happened at `t` seconds."""
         self._t = t
         handler = self._handlers.get(type(item))
         if handler is not None:
@@ -104,11 +103,11 @@ class Metrics:
             self._rates.sample(t, self._bytes_done, self._total)
 
     def snapshot(self, t: float) -> Snapshot:
-        """The run as it is at `t` seconds, not earlier than the last update."""
+        """Return the state of the run at `t` seconds, not earlier than the last update."""
         pool = self._tasks
         listed = self._bytes_listed
         complete = not self._more_input
-        ratio = (self._bytes_done / listed if listed else 1.0) if complete else None
+        ratio = self._ratio() if complete else None
         left = listed - self._bytes_done
         return Snapshot(
             elapsed_s=t,
@@ -120,7 +119,7 @@ class Metrics:
             bytes_done=self._bytes_done,
             bytes_listed=listed,
             progress_ratio=ratio,
-            eta_s=self._rates.seconds_for(left, self._bytes_done, t) if complete else None,
+            eta_s=self._rates.seconds_for(left, self._bytes_done, t) if complete and listed else None,
             memory_bytes=self._memory.used_bytes,
             memory_limit_bytes=self._memory.limit_bytes,
             memory_peak_bytes=self._memory_peak,
@@ -129,13 +128,20 @@ class Metrics:
             workers_total=pool.ready_workers(),
             workers_starting=pool.starting_workers(),
             errors=self._errors,
-            quarantined=self.records()[1],
+            quarantined=sum(stage.quarantined for stage in self._total.stages.values()),
             messages=tuple(self._messages),
         )
 
-    def records(self) -> tuple[int, int]:
-        """How many records this attempt has read and set aside so far, committed or not; none counts twice."""
-        return self._total.read, sum(stage.quarantined for stage in self._total.stages.values())
+    def _ratio(self) -> float:
+        """Return the share of the input that is done: by bytes, or by units if no unit has a size."""
+        if self._bytes_listed:
+            return self._bytes_done / self._bytes_listed
+        return self._units_done / self._units_listed if self._units_listed else 1.0
+
+    @property
+    def total(self) -> Tally:
+        """Return the counts of this attempt so far, committed or not; no record counts twice."""
+        return self._total
 
     def _stage(self, number: int, t: float) -> StageSnapshot:
         tally = self._total.stage(number)
@@ -172,12 +178,12 @@ class Metrics:
             self._units[spec.unit] = _UnitState(spec.nbytes, stream=spec.stream)
             self._units_listed += not spec.stream
             self._bytes_listed += spec.nbytes
-            self._tasks.unit_waits(spec.unit, spec.entry)
+            self._tasks.unit_listed(spec.unit, spec.entry)
             self._use_ops_from(spec.entry)
         self._more_input = event.more
 
     def _use_ops_from(self, entry: int | None) -> None:
-        """Ops of a route that no unit takes are in the plan, but not in the picture."""
+        """Mark an op and those downstream as used; unused ops of the plan are not shown."""
         while entry is not None and entry not in self._used_ops:
             self._used_ops.add(entry)
             entry = self._next_op[entry]
@@ -195,10 +201,10 @@ class Metrics:
         state = self._units.get(action.unit)
         if state is not None and action.epoch > state.epoch:
             self._void(state, action.epoch)
-            self._tasks.unit_restarts(action.unit)
+            self._tasks.unit_restarted(action.unit)
 
     def _void(self, state: _UnitState, epoch: int) -> None:
-        """Take back what the unit contributed under its old epoch."""
+        """Subtract the contribution of the unit under its old epoch."""
         if state.tally is not None:
             subtract(self._total, state.tally)
         self._bytes_done -= state.read_bytes
@@ -245,11 +251,11 @@ class Metrics:
     def _task_failed(self, event: ev.TaskFailed) -> None:
         self._count(event.task, event.tally)
         self._tasks.failed(event.task)
-        what = "a task failed" if event.fatal else "a task failed and is tried again"
+        what = "a task failed" if event.fatal else "a task failed and is retried"
         self._error(f"{what}: {event.error}: {event.message}")
 
     def _count(self, task: int, tally: Any) -> None:
-        """Add what a task reports, unless its unit is done or started again meanwhile."""
+        """Add the tally of a task, unless its unit is committed or has restarted in the meantime."""
         ref = self._tasks.ref(task)
         if tally is None or ref is None:
             return
@@ -264,7 +270,7 @@ class Metrics:
             self._note_progress(state, state.tally)
 
     def _note_progress(self, state: _UnitState, tally: Tally) -> None:
-        """A unit that is being read counts as done up to where its reader, the first stage, has come."""
+        """Count the bytes that the reader, the first stage, has read of a unit as done."""
         reader = tally.stages.get(0)
         if reader is not None and state.nbytes:
             read = min(state.nbytes, tally.input_bytes or reader.in_bytes)
@@ -279,7 +285,7 @@ class Metrics:
 
     def _worker_lost(self, event: ev.WorkerLost) -> None:
         self._tasks.worker_gone(event)
-        self._error(f"worker {event.worker} is lost: {event.reason}")
+        self._error(f"worker {event.worker} was lost: {event.reason}")
 
     def _commit_failed(self, event: ev.CommitFailed) -> None:
         self._error(f"commit of unit {event.unit} failed: {event.message}")
@@ -289,22 +295,22 @@ class Metrics:
         self._memory_peak = max(self._memory_peak, event.used_bytes)
 
     def _stop_requested(self, event: ev.StopRequested) -> None:
-        self._say(f"stopping: {event.reason}" if event.reason else "stopping")
+        self._add_message(f"stopping: {event.reason}" if event.reason else "stopping")
 
     def _failed(self, action: act.Fail) -> None:
-        self._say(action.reason)
+        self._add_message(action.reason)
 
     def _error(self, text: str) -> None:
         self._errors += 1
-        self._say(text)
+        self._add_message(text)
 
-    def _say(self, text: str) -> None:
+    def _add_message(self, text: str) -> None:
         self._message_count += 1
         self._messages.append(Message(self._message_count, self._t, " ".join(text.split())))
 
 
 def _counts_of(record: Any) -> Tally:
-    """The counts in the record of a commit, which is plain data where it comes from a log."""
+    """Return the counts in the record of a commit, which is plain data if it comes from a log."""
     if record is None:
         return Tally(stages={})
     tally = record["tally"] if isinstance(record, dict) else record.tally
@@ -312,7 +318,7 @@ def _counts_of(record: Any) -> Tally:
 
 
 def subtract(total: Tally, part: Tally) -> None:
-    """Take `part`, which was added before, out of `total`."""
+    """Subtract `part`, which was added before, from `total`."""
     total.read -= part.read
     total.written -= part.written
     total.input_bytes -= part.input_bytes
@@ -326,5 +332,5 @@ def subtract(total: Tally, part: Tally) -> None:
                 counts = getattr(mine, field)
                 for name, n in value.items():
                     counts[name] -= n
-            elif field != "split_to":  # a size, not a count: that it was needed stays true
+            elif field != "split_to":  # a size, not a count
                 setattr(mine, field, getattr(mine, field) - value)

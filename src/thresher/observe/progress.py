@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a run shows its progress: a live view on a terminal, log lines elsewhere, or nothing."""
+"""The progress display of a run: a live view on a terminal, log lines elsewhere, or nothing."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from thresher.observe.snapshot import Snapshot
 MODES = ("auto", "live", "lines", "none")
 """`auto` is `live` on a terminal, else `lines`."""
 LOGGING_INTERVAL_S = 10.0
-"""Seconds between log lines, unless the executor's `logging_interval` says otherwise."""
+"""Seconds between log lines, unless the executor sets `logging_interval`."""
 
 
 class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of a run before it begins."""
+    """Facts about a run that are known before it starts."""
 
     name: str
     """The name of the pipeline."""
@@ -29,67 +29,67 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
     run_dir: str | None = None
     """The run folder, if there is one."""
     workers: int = 0
-    """Workers that will be started."""
+    """Number of workers that will be started."""
     units_resumed: int = 0
     """Units that an earlier attempt had committed."""
 
 
 class Progress(Protocol):
-    """What a driver tells while it runs. Methods never fail because of what they show."""
+    """Interface of a progress display. Methods never fail because the display fails."""
 
     def start(self, info: RunInfo) -> None:
-        """The run begins."""
+        """Start the display."""
 
     def due(self, t: float) -> bool:
-        """Whether a snapshot taken `t` seconds after the start would be shown. Cheap: ask in every round."""
+        """Return True if a snapshot taken `t` seconds after the start would be shown. Cheap enough for every round."""
 
     def update(self, snapshot: Snapshot) -> None:
-        """Show how the run is doing."""
+        """Show a snapshot."""
 
     def message(self, text: str) -> None:
-        """Show something that people should know, now."""
+        """Show a message at once."""
 
     def worker_output(self) -> int | None:
-        """The descriptor that workers should have as stdout and stderr; `None`: those of the driver are fine."""
+        """Return the descriptor for stdout and stderr of workers; `None`: they share those of the driver."""
 
     def finish(self, report: dict[str, Any] | None) -> None:
-        """The run is over; with a report, show its summary. May be called twice, and without `start`."""
+        """End the display and show the summary of the report, if given. May be called twice, and without `start`."""
 
     def close(self) -> None:
-        """All workers have ended: show what they printed last. May be called twice."""
+        """Show the last output of the workers, after all of them have ended. May be called twice."""
 
 
 class NoProgress:
     """Shows nothing."""
 
     def start(self, info: RunInfo) -> None:
-        """Nothing to show."""
+        """Do nothing."""
 
     def due(self, t: float) -> bool:
-        """Never."""
+        """Return False."""
         return False
 
     def update(self, snapshot: Snapshot) -> None:
-        """Nothing to show."""
+        """Do nothing."""
 
     def message(self, text: str) -> None:
-        """Nothing to show."""
+        """Do nothing."""
 
     def worker_output(self) -> int | None:
-        """There is no view that prints could tear."""
+        """Return None: workers share the streams of the driver."""
         return None
 
     def finish(self, report: dict[str, Any] | None) -> None:
-        """Nothing to show."""
+        """Do nothing."""
 
     def close(self) -> None:
-        """Nothing to show."""
+        """Do nothing."""
 
 
 def make_progress(
     mode: str = "auto", stream: TextIO | None = None, *, interval_s: float = LOGGING_INTERVAL_S
 ) -> Progress:
-    """The view that `mode` names, on `stream` (stderr by default); `interval_s` is the time between log lines."""
+    """Return the display for `mode` on `stream` (stderr by default); `interval_s` is the time between log lines."""
     if mode not in MODES:
         legal = ", ".join(MODES)
         raise UsageError(f"progress: {mode!r} is not a kind of view; legal are {legal}.{nearest(mode, MODES)}")
@@ -108,17 +108,17 @@ def make_progress(
 
 
 def is_terminal(stream: TextIO) -> bool:
-    """Whether the stream is a terminal that can move its cursor."""
+    """Return True if the stream is a terminal that can move its cursor."""
     return stream.isatty() and os.environ.get("TERM", "") != "dumb"
 
 
 def wants_color(stream: TextIO) -> bool:
-    """Colour is for terminals, and for people who did not set NO_COLOR."""
+    """Return True if the stream is a terminal and NO_COLOR is not set."""
     return is_terminal(stream) and not os.environ.get("NO_COLOR")
 
 
 def write_text(stream: TextIO, text: str) -> None:
-    """Write and flush; a reader that went away is no reason to fail a run."""
+    """Write and flush; ignore a closed stream, which must not fail the run."""
     with contextlib.suppress(OSError, ValueError):
         stream.write(text)
         stream.flush()

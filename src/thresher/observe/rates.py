@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Speeds over a sliding window, from samples of counters that only know how far they have come."""
+"""Rates over a sliding window, from samples of cumulative counters."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from thresher.core.tally import StageTally, Tally
 SAMPLE_S = 0.5
 """Time between samples."""
 WINDOW_S = 5.0
-"""Speeds of stages are told over this time."""
+"""Window for the rates of stages."""
 PACE_S = 60.0
-"""The remaining time is told at the pace of this time: longer, so that it does not jump with every commit."""
+"""Window for the remaining time: longer, so that it does not jump with every commit."""
 
 
 class Speed(NamedTuple):
-    """How fast a stage is."""
+    """Rates of a stage."""
 
     docs_per_s: float = 0.0  # records
     bytes_per_s: float = 0.0  # bytes
@@ -37,7 +37,7 @@ class _Sample(NamedTuple):
 
 
 def _counters(tally: StageTally) -> _Counters:
-    # A reader that is the start of everything may count nothing as coming in.
+    # A reader that is the first stage may have no input counts.
     return _Counters(tally.in_docs or tally.out_docs, tally.in_bytes or tally.out_bytes, tally.busy_s)
 
 
@@ -45,7 +45,7 @@ _NOTHING = _Counters(0, 0, 0.0)
 
 
 class Rates:
-    """Remembers samples of the last minute."""
+    """Samples of the last minute."""
 
     def __init__(self, bytes_done: int) -> None:
         self.next_sample_t = 0.0
@@ -53,13 +53,13 @@ class Rates:
         self._samples: deque[_Sample] = deque([_Sample(0.0, bytes_done, {})])
 
     def begin(self, t: float, bytes_done: int) -> None:
-        """Work begins now, if it has not begun: the time before was spent on starting up."""
+        """Mark the begin of work at the first call: the time before was spent on setup."""
         if self._begin is None:
             self._begin = _Sample(t, bytes_done, {})
             self._samples = deque([self._begin])
 
     def sample(self, t: float, bytes_done: int, total: Tally) -> None:
-        """Remember how far everything has come."""
+        """Store a sample of all counters."""
         self.next_sample_t = t + SAMPLE_S
         stages = {number: _counters(tally) for number, tally in total.stages.items()}
         self._samples.append(_Sample(t, bytes_done, stages))
@@ -67,15 +67,15 @@ class Rates:
             self._samples.popleft()
 
     def window(self, number: int, tally: StageTally, t: float) -> Speed:
-        """The speed of a stage over the last few seconds."""
+        """Return the rates of a stage over the last few seconds."""
         return _speed(self._sample_before(t - WINDOW_S), number, tally, t)
 
     def overall(self, number: int, tally: StageTally, t: float) -> Speed:
-        """The speed of a stage since work began."""
+        """Return the rates of a stage since work began."""
         return _speed(self._begin, number, tally, t) if self._begin is not None else Speed()
 
     def seconds_for(self, left_bytes: int, bytes_done: int, t: float) -> float | None:
-        """How long `left_bytes` will take at the pace of the last minute; `None` if there is no pace yet."""
+        """Return the time for `left_bytes` at the rate of the last minute; `None` if there is no rate yet."""
         first = self._sample_before(t - PACE_S)
         moved = bytes_done - first.bytes_done
         if left_bytes <= 0:
@@ -83,7 +83,7 @@ class Rates:
         return left_bytes * (t - first.t) / moved if moved > 0 else None
 
     def _sample_before(self, t: float) -> _Sample:
-        """The youngest sample that is not younger than `t`, else the oldest there is."""
+        """Return the latest sample at or before `t`, else the oldest sample."""
         for sample in reversed(self._samples):
             if sample.t <= t:
                 return sample
@@ -94,7 +94,7 @@ def _speed(since: _Sample, number: int, tally: StageTally, t: float) -> Speed:
     now, then, seconds = _counters(tally), since.stages.get(number, _NOTHING), t - since.t
     if seconds <= 0:
         return Speed()
-    # A unit that starts again takes its counts back; a speed below zero would only puzzle.
+    # The counts of a unit that restarts are subtracted; a negative rate would be meaningless.
     return Speed(
         max(0.0, (now.docs - then.docs) / seconds),
         max(0.0, (now.nbytes - then.nbytes) / seconds),

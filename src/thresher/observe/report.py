@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The report of a run: a plain dict, which is report.json and `RunResult.to_dict()`."""
+"""Build the report of a run: a plain dict, the content of report.json and `RunResult.to_dict()`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _VERSIONS_OF = ("thresher", "pyarrow", "numpy", "msgspec")
 
 
 class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What a report says besides counts."""
+    """Facts of a report besides counts."""
 
     run_id: str
     """The id of the run."""
@@ -31,29 +31,31 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     executor: str
     """The name of the executor."""
     stage_names: tuple[str, ...]
-    """By number, as in the plan."""
+    """Names of the stages, in plan order."""
     stage_workers: tuple[int, ...] = ()
-    """By number: the most workers that could run the stage."""
+    """Maximum number of workers that could run each stage, in plan order."""
     output_paths: tuple[str, ...] = ()
     """Finished output files, in input order."""
+    has_writer: bool = True
+    """False if the pipeline has no writer."""
     dropped_to: str | None = None
-    """Folder of dropped records, where one was asked for."""
+    """Folder of dropped records, if requested."""
     units_total: int = 0
-    """Units of the run."""
+    """Number of units of the run."""
     units_resumed: int = 0
     """Units that an earlier attempt had committed."""
     wall_s: float = 0.0
     """Seconds of this attempt."""
     peak_memory_bytes: int = 0
-    """The largest sample of this attempt."""
+    """Largest memory sample of this attempt."""
     memory_limit_bytes: int = 0
-    """The ceiling; 0: none."""
+    """Memory limit; 0: none."""
     error: str | None = None
     """Why the run ended early, if it did."""
 
 
 def build_report(facts: RunFacts, tally: Tally, versions: dict[str, str] | None = None) -> dict[str, Any]:
-    """The report of a run. `tally` is the sum over its committed units, restored ones included."""
+    """Return the report of a run. `tally` is the sum over its committed units, restored ones included."""
     totals = tally.totals()
     stages = [
         _stage_entry(name, tally.stages.get(number) or StageTally(), _at(facts.stage_workers, number))
@@ -68,10 +70,14 @@ def build_report(facts: RunFacts, tally: Tally, versions: dict[str, str] | None 
         "executor": facts.executor,
         "counts": totals,
         "counts_add_up": counts_add_up(totals),
+        "unknown_losses": sum(stage.unknown_losses for stage in tally.stages.values()),
+        "extra_values": dict(sorted(tally.extras.items())),
         "stages": stages,
         "drop_reasons": _by_reason(facts.stage_names, tally, "reasons"),
         "quarantine_reasons": _by_reason(facts.stage_names, tally, "errors"),
+        "warnings": _missing_fields(facts.stage_names, tally),
         "output_paths": list(facts.output_paths),
+        "has_writer": facts.has_writer,
         "dropped_to": facts.dropped_to,
         "units_total": facts.units_total,
         "units_resumed": facts.units_resumed,
@@ -83,7 +89,7 @@ def build_report(facts: RunFacts, tally: Tally, versions: dict[str, str] | None 
 
 
 def package_versions() -> dict[str, str]:
-    """Versions of what made the output, read from installed metadata: nothing heavy is imported."""
+    """Return the versions of the packages that made the output, from installed metadata, without importing them."""
     found = {"python": sys.version.split()[0]}
     for package in _VERSIONS_OF:
         version = _version_of(package)
@@ -93,8 +99,8 @@ def package_versions() -> dict[str, str]:
 
 
 def _version_of(package: str) -> str | None:
-    """The version of an installed package, from the name of the folder that says so: the standard library takes longer
-    to import what reads it than a small run takes."""
+    """Return the version of an installed package from the name of its `.dist-info` folder: importing
+    `importlib.metadata` takes longer than a small run."""
     for folder in sys.path:
         try:
             entries = os.listdir(folder or ".")
@@ -123,12 +129,12 @@ def _stage_entry(name: str, tally: StageTally, workers: int) -> dict[str, Any]:
         "split_to": tally.split_to or None,
         "busy_s": round(tally.busy_s, 6),
         "workers": workers,
-        "user_counts": dict(sorted(tally.counts.items())),
+        "user_counts": tally.own_counts(),
     }
 
 
 def _by_reason(names: tuple[str, ...], tally: Tally, field: str) -> dict[str, int]:
-    """`{"Stage/Rule": n}`, the most frequent first; equal ones by name, so that a report does not depend on chance."""
+    """Return `{"Stage/Rule": n}`, the most frequent first, ties by name, so that reports are deterministic."""
     found = {
         f"{name}/{reason}": n
         for number, name in enumerate(names)
@@ -137,6 +143,14 @@ def _by_reason(names: tuple[str, ...], tally: Tally, field: str) -> dict[str, in
         if n
     }
     return dict(sorted(found.items(), key=lambda item: (-item[1], item[0])))
+
+
+def _missing_fields(names: tuple[str, ...], tally: Tally) -> list[str]:
+    return [
+        f"{names[number]}.fields: no record has the field {field!r}.{hint}"
+        for number, stage in sorted(tally.stages.items())
+        for field, hint in stage.missing_fields().items()
+    ]
 
 
 def _at(numbers: tuple[int, ...], place: int) -> int:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run looks like at one moment: the values that live view, log lines and metrics.json show."""
+"""Snapshot of a run: the values in the live view, the log lines and metrics.json."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class StageSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     """Its name in the plan."""
     leads: bool
-    """The first stage of an op: queue and workers of the whole op are told here."""
+    """True for the first stage of an op, which shows the queue and workers of the whole op."""
     in_docs: int = 0
     """Records that came in."""
     out_docs: int = 0
@@ -24,7 +24,7 @@ class StageSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     dropped: int = 0
     """Records that a rule dropped."""
     quarantined: int = 0
-    """Records that were set aside because they failed."""
+    """Records that were quarantined because they failed."""
     kept_ratio: float | None = None
     """Share of the records that were neither dropped nor quarantined; `None` before the first one."""
     docs_per_s: float = 0.0
@@ -38,24 +38,24 @@ class StageSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     busy_ratio: float = 0.0
     """Share of all workers' time, over the window, that went into this stage's own code."""
     queue_tasks: int = 0
-    """Tasks (units, for a reader) that wait for a worker."""
+    """Waiting tasks (units, for a reader)."""
     queue_bytes: int = 0
-    """Payload bytes of the tasks that wait."""
+    """Payload bytes of the waiting tasks."""
     workers_busy: int = 0
-    """Workers that run an op which this stage leads."""
+    """Workers that run an op whose first stage this is."""
     workers_total: int = 0
-    """Workers that could: its own, or all shared ones."""
+    """Workers that can run such an op: its dedicated ones, or all shared ones."""
 
 
 class Message(msgspec.Struct, frozen=True):
-    """Something that people should know."""
+    """A message for the user."""
 
     number: int
-    """Counts from 1, so that a view can tell which are new."""
+    """Sequence number from 1, so that a display can tell which messages are new."""
     t: float
     """Seconds since the start of the attempt."""
     text: str
-    """One line."""
+    """Text of one line."""
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,7 +64,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     elapsed_s: float
     """Seconds since the start of the attempt."""
     stages: tuple[StageSnapshot, ...]
-    """In the order of the plan."""
+    """Stages in plan order."""
     units_done: int = 0
     """Units that are committed, restored ones included."""
     units_listed: int = 0
@@ -72,25 +72,25 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     units_resumed: int = 0
     """Units that an earlier attempt had committed."""
     listing_complete: bool = False
-    """No further input will be found."""
+    """True if no further input will be listed."""
     bytes_done: int = 0
-    """Input bytes that are read or behind us."""
+    """Input bytes that are read or committed."""
     bytes_listed: int = 0
     """Input bytes known so far."""
     progress_ratio: float | None = None
-    """Done share of the input by bytes; `None` while input is still being listed."""
+    """Done share of the input by bytes, or by units if they have no size; `None` while input is being listed."""
     eta_s: float | None = None
-    """Seconds to the end, at the pace of the last minute; `None` while nobody can know."""
+    """Remaining seconds at the rate of the last minute; `None` if unknown."""
     memory_bytes: int = 0
-    """Memory of the whole run, last sample."""
+    """Last memory sample of the whole run."""
     memory_limit_bytes: int = 0
-    """Its ceiling; 0: none."""
+    """Memory limit; 0: none."""
     memory_peak_bytes: int = 0
-    """The largest sample."""
+    """Largest memory sample."""
     inflight_bytes: int = 0
-    """Payload bytes that are emitted and not yet released."""
+    """Bytes of unreleased payloads."""
     workers_busy: int = 0
-    """Workers that have something to do."""
+    """Workers that hold a task."""
     workers_total: int = 0
     """Workers that are set up."""
     workers_starting: int = 0
@@ -98,6 +98,6 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     errors: int = 0
     """Failures of tasks, workers and commits, retried or not."""
     quarantined: int = 0
-    """Records set aside, over all stages."""
+    """Quarantined records, over all stages."""
     messages: tuple[Message, ...] = ()
-    """The last few."""
+    """The most recent messages."""

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The live view on a terminal. rich is imported when the view starts, while workers are starting too."""
+"""The live view on a terminal. rich is imported when the view starts, in parallel to the start of workers."""
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
+import os
 from typing import TYPE_CHECKING, Any, TextIO
 
-from thresher.observe.layout import STYLES, Line, frame
-from thresher.observe.print_pipe import PrintPipe
+from thresher.observe.layout import STYLES, Line, Span, frame
 from thresher.observe.progress import RunInfo, write_text
 from thresher.observe.snapshot import Snapshot
 from thresher.observe.summary import summary_text
@@ -18,11 +19,14 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 REFRESH_S = 0.24
-"""Time between two pictures: a little less than the quarter second at which a driver offers them."""
+"""Time between two frames: a little less than the quarter second between two snapshots of the driver."""
+PIPE_BYTES = 2**20
+"""Capacity of the pipe between two frames; a worker that prints more waits for the next frame."""
+_F_SETPIPE_SZ = 1031
 
 
 class LiveProgress:
-    """Draws a picture four times a second, in place. What driver and workers print meanwhile appears above it."""
+    """Redraws a frame in place four times a second. Output of the driver and of workers appears above it."""
 
     def __init__(self, stream: TextIO, color: bool) -> None:
         self._stream = stream
@@ -34,28 +38,28 @@ class LiveProgress:
         self._prints: PrintPipe | None = None
 
     def start(self, info: RunInfo) -> None:
-        """Take the terminal over."""
+        """Start the live view."""
         self._info = info
         self._console = make_console(self._stream, self._color)
-        # Stages that run in this very process may stop in a debugger, which needs the real stdout for its prompt.
+        # Stages that run in this process may stop in a debugger, which needs the real stdout for its prompt.
         self._live = start_live(self._console, prints_above=info.executor != "serial")
 
     def due(self, t: float) -> bool:
-        """Four times a second."""
+        """Return True four times a second."""
         return t >= self._next_t
 
     def update(self, snapshot: Snapshot) -> None:
-        """Draw a picture; a snapshot that comes too early is left out."""
+        """Draw a frame, if one is due."""
         if not self.due(snapshot.elapsed_s):
             return
         self._next_t = snapshot.elapsed_s + REFRESH_S
         self._show_prints()
-        # A terminal that went away is no reason to fail a run.
+        # A closed terminal must not fail the run.
         with contextlib.suppress(OSError, ValueError):
             self._draw(snapshot)
 
     def message(self, text: str) -> None:
-        """Print a line above the picture."""
+        """Print a line above the live view."""
         if self._console is None:
             write_text(self._stream, text + "\n")
             return
@@ -65,14 +69,14 @@ class LiveProgress:
             self._console.print(Text.from_ansi(text), soft_wrap=True)
 
     def worker_output(self) -> int | None:
-        """A pipe: what workers print appears above the picture, with the next one."""
+        """Return a pipe whose lines appear above the live view with the next frame."""
         if self._prints is None:
             self._prints = PrintPipe()
         return self._prints.write_fd
 
     def finish(self, report: dict[str, Any] | None) -> None:
-        """Take the picture away and give the terminal back; show the summary in its place."""
-        self._show_prints(all_of_it=True)
+        """Remove the live view and show the summary in its place."""
+        self._show_prints(include_partial=True)
         live, self._live = self._live, None
         if live is not None:
             with contextlib.suppress(OSError, ValueError):
@@ -82,14 +86,14 @@ class LiveProgress:
             write_text(self._stream, summary_text(report, self._color))
 
     def close(self) -> None:
-        """Show what workers printed at their end."""
-        self._show_prints(all_of_it=True)
+        """Show the last output of workers."""
+        self._show_prints(include_partial=True)
         if self._prints is not None:
             self._prints.close()
             self._prints = None
 
-    def _show_prints(self, *, all_of_it: bool = False) -> None:
-        lines = self._prints.lines(all_of_it=all_of_it) if self._prints is not None else []
+    def _show_prints(self, *, include_partial: bool = False) -> None:
+        lines = self._prints.lines(include_partial=include_partial) if self._prints is not None else []
         if lines:
             self.message("\n".join(lines))
 
@@ -97,7 +101,9 @@ class LiveProgress:
         if self._live is None or self._console is None or self._info is None:
             return
         lines = frame(self._info, snapshot, self._console.width)
-        # A picture that is higher than the terminal cannot be drawn in place: leave out the end of the table.
+        bar = self._prints.bar() if self._prints is not None else ""
+        lines += [[Span(bar)]] if bar else []
+        # A frame that is higher than the terminal cannot be redrawn in place: leave out the end of the table.
         room = max(4, self._console.height - 1)
         if len(lines) > room:
             lines = [*lines[: room - 2], *lines[-2:]]
@@ -105,7 +111,7 @@ class LiveProgress:
 
 
 def make_console(stream: TextIO, color: bool) -> Console:
-    """A console that draws on `stream`."""
+    """Return a console that writes to `stream`."""
     from rich.console import Console
     from rich.theme import Theme
 
@@ -113,9 +119,9 @@ def make_console(stream: TextIO, color: bool) -> Console:
 
 
 def start_live(console: Console, *, prints_above: bool) -> Live:
-    """An area at the end of the terminal that is drawn again and again, and is empty when it ends.
+    """Start an area at the end of the terminal that is redrawn in place and removed at the end.
 
-    `prints_above`: what this process prints meanwhile is shown above the area, not in it.
+    `prints_above`: output of this process is shown above the area.
     """
     from rich.live import Live
 
@@ -133,7 +139,7 @@ def start_live(console: Console, *, prints_above: bool) -> Live:
 
 
 def to_text(lines: list[Line]) -> Text:
-    """Lines as rich shows them."""
+    """Return lines as text of rich."""
     from rich.text import Text
 
     text = Text(no_wrap=True, overflow="crop", end="")
@@ -143,3 +149,44 @@ def to_text(lines: list[Line]) -> Text:
         for span in line:
             text.append(span.text, style=span.style or None)
     return text
+
+
+class PrintPipe:
+    """A pipe for the output of workers, which is shown above the live view. The driver holds both ends."""
+
+    def __init__(self) -> None:
+        self._read_fd, self.write_fd = os.pipe2(os.O_CLOEXEC)
+        # Only this end: a worker must block when the pipe is full, not fail.
+        os.set_blocking(self._read_fd, False)
+        with contextlib.suppress(OSError):  # above the limit of this user: the pipe keeps its 64 kB
+            fcntl.fcntl(self.write_fd, _F_SETPIPE_SZ, PIPE_BYTES)
+        self._unfinished = b""
+
+    def lines(self, *, include_partial: bool = False) -> list[str]:
+        """Return the lines printed since the last call; `include_partial`: also an unfinished one."""
+        data = self._unfinished
+        with contextlib.suppress(BlockingIOError):
+            while piece := os.read(self._read_fd, PIPE_BYTES):
+                data += piece
+        whole, _, rest = data.rpartition(b"\n")
+        # Of a line that is redrawn in place, such as a progress bar, only the last state is kept.
+        rest = b"\r" * (b"\r" in rest) + rest.rstrip(b"\r").rpartition(b"\r")[2]
+        self._unfinished = b"" if include_partial else rest
+        if include_partial and rest and not rest.startswith(b"\r"):
+            whole = whole + b"\n" + rest if whole else rest
+        return [_last_redraw(line) for line in whole.decode("utf-8", "replace").split("\n")] if whole else []
+
+    def bar(self) -> str:
+        """Return the unfinished line that is redrawn in place, or an empty text."""
+        return _last_redraw(self._unfinished.decode("utf-8", "replace")) if b"\r" in self._unfinished else ""
+
+    def close(self) -> None:
+        """Close both ends. May be called twice."""
+        for fd in (self._read_fd, self.write_fd):
+            with contextlib.suppress(OSError):
+                os.close(fd)
+        self._read_fd = self.write_fd = -1
+
+
+def _last_redraw(line: str) -> str:
+    return line.rstrip("\r").rpartition("\r")[2].removeprefix("\033[K")

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Running a plan: the driver (the only loop), what a worker does, and how tasks travel between processes."""
+"""Execution of a plan: the driver loop, the workers, and the transport of tasks between processes."""

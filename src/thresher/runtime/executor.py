@@ -1,70 +1,75 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What all executors that our own scheduler drives have in common: plan, open the run folder, drive, report."""
+"""Base of the executors that use our own scheduler: plan, open the run folder, drive, report."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from msgspec.structs import replace
 
-from thresher.core.honoured import honoured_stages
-from thresher.core.options import RunOptions
-from thresher.core.pipeline import Pipeline
-from thresher.core.plan import CHUNK_BYTES, Plan, PlanSettings, make_plan
+from thresher.core.arguments.options import RunOptions
+from thresher.core.files.filesystem import STANDARD_STREAM
+from thresher.core.pipeline import Pipeline, Stage
+from thresher.core.planning.checks import Problems, check_initial_tasks, stage_problems
+from thresher.core.planning.plan import CHUNK_BYTES, Plan, PlanSettings, make_plan
+from thresher.core.recipes.executors import honoured_stages
 from thresher.core.result import RunResult
-from thresher.runtime.accelerators import Accelerator
+from thresher.core.stage import SinkStage, SourceStage
+from thresher.credentials import redacted_errors
+from thresher.errors import RefusedError, RunFailedError
 from thresher.runtime.cluster import Cluster
-from thresher.runtime.memory_floor import RECORD_SHARE, chunk_bytes, refuse_below_floor
+from thresher.runtime.memory.floor import RECORD_SHARE, chunk_bytes, refuse_below_floor
+from thresher.runtime.processes.accelerators import Accelerator
 from thresher.runtime.specs import refuse_misfits, run_spec
 from thresher.scheduler.model import RunSpec
 
 
 @dataclass(frozen=True)
-class Tending:
-    """How the numbers of workers follow the work, and when a worker is replaced by a new one."""
+class WorkerPolicy:
+    """Settings of autoscaling and worker recycling."""
 
     autoscale_interval_s: float = 2.0
-    """Seconds between two decisions about the workers of stages that have their own."""
+    """Seconds between two autoscaling decisions for dedicated workers."""
     max_workers_per_stage: int = 0
-    """Most workers of a stage; 0: as many as there is room for."""
+    """Maximum number of workers of a stage; 0: as many as fit."""
     worker_max_lifetime_s: float = 0.0
     """Age at which a worker is replaced; 0: never."""
     worker_restart_interval_s: float = 0.0
-    """Least time between two workers that are replaced for their age."""
+    """Minimum time between two replacements because of age."""
     worker_max_tasks: int = 0
-    """Tasks after which a worker is replaced; 0: never."""
+    """Number of tasks after which a worker is replaced; 0: never."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What an executor may use."""
+    """Resources that an executor may use."""
 
     shared_workers: int
-    """Workers that run any stage without workers of its own."""
+    """Number of workers that run any stage without dedicated workers."""
     memory_bytes: int = 0
-    """Ceiling for driver and workers together; 0: none."""
+    """Memory limit of the driver and all workers together; 0: none."""
     barrier: bool = False
-    """Each stage ends before the next begins."""
+    """True if each stage ends before the next one begins."""
     fusion: bool = True
-    """Neighbouring stages run in one call."""
+    """True if adjacent stages run in one call."""
     custom: dict[str, float] = field(default_factory=dict)
-    """Named resources that there are."""
-    tending: Tending = Tending()
-    """How workers are balanced and recycled."""
+    """Available custom resources by name."""
+    worker_policy: WorkerPolicy = WorkerPolicy()
+    """Autoscaling and recycling of workers."""
     nodes: int = 1
-    """Machines that the workers are spread over; the memory is that of each."""
+    """Number of machines; `memory_bytes` applies to each of them."""
 
     @property
     def workers_per_node(self) -> int:
-        """Shared workers of one machine, about."""
+        """Shared workers per machine, rounded up."""
         return max(1, -(-self.shared_workers // self.nodes))
 
     def plan_settings(self, *, keep_dropped: bool) -> PlanSettings:
-        """The same as the planner wants it."""
+        """Return the settings of the planner that follow from these limits."""
         memory = self.memory_bytes
         return PlanSettings(
             fusion=self.fusion,
@@ -77,40 +82,50 @@ class Limits:
 
 
 class Executor:
-    """Runs a pipeline on something. A subclass says how much it may use and makes the cluster."""
+    """Base class of executors. A subclass defines the limits and makes the cluster."""
 
     name = ""
-    """As on the command line."""
+    """Name on the command line."""
     options: tuple[str, ...] = ()
-    """Names of the options that the executor honours."""
+    """Names of the supported options."""
     cannot: ClassVar[Mapping[str, str]] = MappingProxyType({})
-    """What it cannot honour, and why in one clause; `core/honoured.py` tells what the keys may be."""
+    """Unsupported settings, each with the reason in one clause; `core/recipes/executors.py` lists the possible keys.
+    """
     warn_unsupported: Callable[[str], None] | None = None
-    """Told what is left out because it cannot be honoured; `None`: that is refused."""
+    """Called with a warning for each setting that is ignored; `None`: unsupported settings are refused."""
     logging_interval_s: float = 10.0
-    """Seconds between two log lines where there is no terminal."""
-    tell: Callable[[str], None] | None = None
-    """Where people are told what happens; set while a run goes on."""
+    """Seconds between two log lines if there is no terminal."""
+    notify: Callable[[str], None] | None = None
+    """Shows a message to the user; set while a run is in progress."""
+    runs_here: bool = True
+    """True if all workers see the files of this machine, so that stages can check theirs before the run."""
     schedules_itself: bool = False
-    """Whether an engine with a scheduler of its own runs and commits the units first."""
+    """True if an engine with its own scheduler runs and commits the units first."""
 
     def limits(self) -> Limits:
-        """What may be used."""
+        """Return the resources that a run may use."""
         raise TypeError(f"{type(self).__name__} must define limits()")
 
+    def find_problems(self, stages: Sequence[Stage], options: RunOptions) -> list[RefusedError]:
+        """Return the problems of these stages on this machine, with these options."""
+        problems = Problems()
+        problems.check(check_initial_tasks, stages[0], options.initial_tasks or ())
+        problems.found += stage_problems(stages) if self.runs_here else []
+        return [*problems.found, *folder_problems(stages, options)]
+
     def accelerators(self) -> tuple[Accelerator, ...]:
-        """What there is; asked only for a pipeline that needs one, because looking takes time."""
+        """Return the accelerators. Called only for a pipeline that needs one, because detection takes time."""
         return ()
 
     def make_cluster(self, limits: Limits) -> Cluster:
-        """What runs the work."""
+        """Return the cluster that runs the tasks."""
         raise TypeError(f"{type(self).__name__} must define make_cluster()")
 
     def warm_up(self) -> None:
-        """Start whatever takes time to start; called before planning."""
+        """Start slow components; called before planning."""
 
     def plan(self, pipeline: Pipeline, options: RunOptions | None = None) -> Plan:
-        """What a run would do."""
+        """Return the plan of a run."""
         options = options or RunOptions()
         settings = dataclasses.replace(
             self.limits().plan_settings(keep_dropped=options.dropped_to is not None),
@@ -118,11 +133,16 @@ class Executor:
             known_scores=options.known_scores,
         )
         with_tasks = options.initial_tasks is not None
-        plan = make_plan(pipeline, settings, initial_tasks=with_tasks)
+        plan = make_plan(
+            pipeline,
+            settings,
+            initial_tasks=with_tasks,
+            find_more=lambda stages: self.find_problems(stages, options),
+        )
         stages = honoured_stages(plan.stages, options, self, self.warn_unsupported)
         if any(left is not planned for left, planned in zip(stages, plan.stages, strict=True)):
             plan = make_plan(Pipeline(plan.name, stages=stages), settings, initial_tasks=with_tasks)
-        most = self.limits().tending.max_workers_per_stage
+        most = self.limits().worker_policy.max_workers_per_stage
         if most:
             ops = [op if op.workers is None else replace(op, workers=min(op.workers, most)) for op in plan.ops]
             plan = dataclasses.replace(plan, ops=tuple(ops))
@@ -131,19 +151,37 @@ class Executor:
         return plan
 
     def run_spec(self, plan: Plan) -> RunSpec:
-        """The plan and what it may use, as the scheduler sees them."""
+        """Return the plan and its resources as the scheduler's input."""
         needed = any(stage.resources.requires_gpu for stage in plan.stages)
         return run_spec(plan, self.limits(), self.accelerators() if needed else ())
 
     def execute(self, pipeline: Pipeline, options: RunOptions) -> RunResult:
-        """Run to the end."""
-        self.warm_up()
-        plan = self.plan(pipeline, options)
-        from thresher.runtime.run import run_plan
+        """Run the pipeline to the end."""
+        with redacted_errors(RunFailedError):
+            self.warm_up()
+            plan = self.plan(pipeline, options)
+            from thresher.runtime.run import run_plan
 
-        return run_plan(self, plan, options)
+            return run_plan(self, plan, options)
 
-    def describe(self) -> dict[str, Any]:
-        """For the run folder."""
-        limits = self.limits()
-        return {"name": self.name, "workers": limits.shared_workers, "memory_bytes": limits.memory_bytes}
+
+def folder_problems(stages: Sequence[Stage], options: RunOptions) -> list[RefusedError]:
+    """Return the conflicts between input, output and run folders that contain each other."""
+    from thresher.ledger.folder.checks import (  # imported late: planning needs nothing else of the ledger
+        check_can_be_written,
+        check_nesting,
+        check_own_folders,
+    )
+
+    problems = Problems()
+    source, sink = stages[0], stages[-1]
+    given = (sink.path if isinstance(sink, SinkStage) else None, options.dropped_to, options.run_dir)
+    output, dropped_to, run_dir = (None if folder == STANDARD_STREAM else folder for folder in given)
+    roots = source.input_roots() if isinstance(source, SourceStage) else []
+    named = (("output", output), ("folder for dropped records", dropped_to), ("run folder", run_dir))
+    for name, folder in named:
+        if folder is not None:
+            problems.check(check_can_be_written, name, folder)
+            problems.check(check_nesting, roots, folder, name)
+    problems.check(check_own_folders, output, dropped_to, run_dir)
+    return problems.found

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What passes between a worker and the body that drives it."""
+"""Data passed between a worker and the process that runs it."""
 
 from __future__ import annotations
 
@@ -7,60 +7,62 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from thresher.core.plan import Plan
+from thresher.core.planning.plan import Plan
 from thresher.core.resources import WorkerMetadata
 from thresher.core.tally import Tally
 from thresher.core.task import Task
 from thresher.core.unit import Unit
-from thresher.ledger.place import CommitPlace
+from thresher.ledger.stores.commit_target import CommitTarget
 
 
 class TaskOrder(msgspec.Struct, frozen=True, eq=False):
-    """What a worker is asked to run."""
+    """A request to run an op."""
 
     op: int
-    """The op."""
+    """Index of the op."""
     unit: Unit | None
     """The unit of its first task."""
     epoch: int
     """The unit's epoch."""
     tasks: list[Task]
-    """Its input; empty for an op that reads units. Several only for an op with a `batch_size`."""
+    """Input tasks; empty for an op that reads units, several only for an op with a `batch_size`."""
     done: frozenset[str] = frozenset()
-    """Committed units of a stream, to be passed over."""
+    """Committed units of a stream, to be skipped."""
 
 
 class Produced(msgspec.Struct, frozen=True, eq=False):
-    """One thing that an op emits."""
+    """One output of an op."""
 
     task: Task | None
-    """The task; `None` to close a unit, or just to give the body a moment."""
+    """The task; `None` to close a unit, or to let the process handle messages."""
     unit: Unit | None = None
-    """The unit that it belongs to, where that is another one than the order's (cut from a stream)."""
+    """Its unit, if that differs from the order's (cut from a stream)."""
     closes: bool = False
-    """Nothing more comes for that unit."""
+    """True if nothing more is emitted for that unit."""
     parent: int = 0
-    """Which of the order's tasks it was made of."""
+    """Index of the order's task that it was made of."""
 
 
 class TaskReport(msgspec.Struct):
-    """What there is to say about a task since it was last asked."""
+    """Counts of a task since its last report."""
 
     tally: Tally = msgspec.field(default_factory=Tally)
     """Counts."""
     busy_s: float = 0.0
     """Seconds of work."""
     quarantined: list[bytes] = []
-    """Lines for the quarantine file that no unit's output takes (a pipeline without a writer)."""
+    """Quarantine lines that go to no unit's output (a pipeline without a writer)."""
 
 
 @dataclass(frozen=True)
 class WorkerSetup:
-    """What a worker is started with."""
+    """Settings that a worker is started with."""
 
     plan: Plan
-    """What there is to do."""
-    place: CommitPlace | None = None
-    """Where units are committed; `None` where the pipeline has no writer."""
+    """The plan."""
+    place: CommitTarget | None = None
+    """Place where units are committed; `None` if the pipeline has no writer."""
     metadata: WorkerMetadata = field(default_factory=WorkerMetadata)
-    """Who the worker is."""
+    """Identity of the worker."""
+    announce: str = "lines"
+    """How the compilation of rules is announced: `bar`, `lines` or `none`."""

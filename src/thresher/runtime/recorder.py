@@ -1,41 +1,46 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Records commits: in the ledger, or in memory alone where there is none."""
+"""Recording of commits: in the ledger, or only in memory if there is none."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from thresher.core.tally import Tally
 from thresher.core.unit import Unit
-from thresher.ledger.open_run import OpenRun
+from thresher.ledger.folder.open_run import OpenRun
 from thresher.ledger.records import CommitRecord
 from thresher.ledger.unit_output import UnitOutput
-from thresher.runtime.unit_book import UnitPage
+from thresher.runtime.unit_tracker import UnitState
 
 
 class LedgerRecorder:
-    """Keeps what a run has committed."""
+    """Records the commits of a run."""
 
     def __init__(self, run: OpenRun, *, writes: bool) -> None:
-        """`writes`: whether there are output files, so that a commit may have to clear up after a crashed attempt."""
+        """`writes`: True if there are output files, so that a commit may have to clean up after a crashed attempt."""
         self._run = run
         self._writes = writes
+        self.on_commit: Callable[[Unit, CommitRecord], None] | None = None
+        """Called with every recorded commit."""
 
     def before_first_commit(self) -> None:
-        """`mode="overwrite"` and `fresh` delete now, and not before."""
+        """Delete old output now, and not before, for `mode="overwrite"` and `fresh`."""
         self._run.before_first_commit()
 
-    def commit_here(self, unit: Unit, epoch: int, page: UnitPage) -> CommitRecord:
-        """Commit a unit that no worker holds anything of: nothing of it was written."""
-        if not self._writes and not page.quarantined:
-            return _record(unit, self._run.attempt, page.tally)
-        output = UnitOutput(self._run.place, None, unit, epoch)
-        output.quarantine(page.quarantined)
-        return output.commit(page.tally)
+    def commit_here(self, unit: Unit, epoch: int, state: UnitState) -> CommitRecord:
+        """Commit a unit of which no worker holds any output: none was written."""
+        if not self._writes and not state.quarantined:
+            return _record(unit, self._run.attempt, state.tally)
+        output = UnitOutput(self._run.target, None, unit, epoch)
+        output.quarantine(state.quarantined)
+        return output.commit(state.tally)
 
     def committed(self, unit: Unit, record: Any) -> None:
-        """Fold a commit into the ledger; `record` is what the worker said of it."""
-        self._run.fold(unit.id, record)
+        """Add a commit to the ledger; `record` is the commit record of the worker."""
+        known = self._run.fold(unit.id, record)
+        if self.on_commit is not None:
+            self.on_commit(unit, known)
 
     def sync(self) -> None:
         """Make the ledger durable."""

@@ -1,37 +1,49 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One run from a plan to its result: open the run folder, drive the cluster, report."""
+"""A run from its plan to its result: open the run folder, drive the cluster, report."""
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import itertools
+import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from thresher.core.fingerprint import fingerprint
-from thresher.core.options import RunOptions
-from thresher.core.plan import Plan
+from thresher.core.arguments.options import RunOptions
+from thresher.core.files.filesystem import STANDARD_STREAM
+from thresher.core.planning.fingerprint import fingerprint
+from thresher.core.planning.plan import Plan
 from thresher.core.result import RunResult
-from thresher.core.tally import Tally, counts_add_up
+from thresher.core.tally import Tally, counts_add_up, extras_text
 from thresher.core.task import EmptyTask, Task
 from thresher.core.unit import Unit
 from thresher.errors import RunFailedError, ThresherError, TooManyErrorsError
-from thresher.ledger.checks import changed_inputs, check_nesting, refuse_changed_inputs
-from thresher.ledger.open_run import OpenRun
-from thresher.ledger.request import RunRequest
-from thresher.ledger.run import open_run
+from thresher.ledger.folder.checks import InputChangedError, changed_inputs, refuse_changed_inputs
+from thresher.ledger.folder.open_run import OpenRun
+from thresher.ledger.folder.opening import STARTS_OVER, open_run
+from thresher.ledger.folder.request import RunRequest
 from thresher.observe.event_log import EventLog
 from thresher.observe.metrics import Metrics, Restored
-from thresher.observe.progress import Progress, RunInfo, make_progress
+from thresher.observe.progress import NoProgress, Progress, RunInfo, make_progress
 from thresher.observe.report import RunFacts, build_report
 from thresher.runtime.cluster import Cluster
-from thresher.runtime.driver import Driver, Log
+from thresher.runtime.driver import Driver, Log, NoLog
+from thresher.runtime.error_watch import ErrorWatch
 from thresher.runtime.interrupts import Interrupts
 from thresher.runtime.orders import WorkerSetup
 from thresher.runtime.recorder import LedgerRecorder
-from thresher.runtime.work_list import WorkList, as_stream, is_input_unit, units_around
+from thresher.runtime.standard_output import (
+    NOTE,
+    StandardOutput,
+    reads_standard_input,
+    standard_output,
+    without_ledger,
+    writes_standard_output,
+)
+from thresher.runtime.work_list import WorkList, as_stream, is_input_unit, units_for_tasks
 from thresher.scheduler.step import Scheduler
 from thresher.version import __version__
 
@@ -39,48 +51,62 @@ if TYPE_CHECKING:
     from thresher.runtime.executor import Executor
 
 
-class _NoLog:
-    """Keeps nothing: a run without a ledger."""
-
-    def write(self, n: int, t: float, item: Any) -> None:
-        """Nothing is kept."""
-
-    def flush(self) -> None:
-        """Nothing is kept."""
-
-
 def run_plan(executor: Executor, plan: Plan, options: RunOptions) -> RunResult:
-    """Run a plan to its end; raises a ThresherError if it fails, KeyboardInterrupt if it was interrupted."""
-    _check_folders(plan, options)
+    """Run a plan to the end. Raise a ThresherError if it fails, KeyboardInterrupt if it was interrupted."""
+    if reads_standard_input(plan) or writes_standard_output(plan):
+        options = without_ledger(options)
+    if not writes_standard_output(plan):
+        return _run_plan(executor, plan, options)
+    with standard_output() as output:
+        return _run_plan(executor, output.plan(plan), options, output)
+
+
+def _run_plan(executor: Executor, plan: Plan, options: RunOptions, output: StandardOutput | None = None) -> RunResult:
     listed = _begin_listing(plan)
-    with Interrupts() as interrupts:  # also while the folder is opened: what is begun there is brought to an end
+    with Interrupts() as interrupts:  # also while the folder is opened, which must not stop halfway
         run = open_run(_request(executor, plan, options))
-        return _run_attempt(executor, plan, options, run, (listed, interrupts))
+        if output is not None or reads_standard_input(plan):
+            run.warnings.append(NOTE)
+        try:
+            return _run_attempt(executor, plan, options, run, (listed, interrupts), output)
+        except InputChangedError as change:
+            if run.has_output:
+                raise
+            run = open_run(_request(executor, plan, dataclasses.replace(options, fresh=True)))
+            run.warnings.append(STARTS_OVER.format(change.what))
+            return _run_attempt(executor, plan, options, run, (_begin_listing(plan), interrupts), output)
 
 
 def _run_attempt(
-    executor: Executor, plan: Plan, options: RunOptions, run: OpenRun, came: tuple[Iterator[Unit], Interrupts]
+    executor: Executor,
+    plan: Plan,
+    options: RunOptions,
+    run: OpenRun,
+    source: tuple[Iterator[Unit], Interrupts],
+    output: StandardOutput | None,
 ) -> RunResult:
-    """`came`: the units, and who may ask for the end."""
-    with brought_to_an_end(run) as parts:
+    """Run one attempt. `source`: the units, and the signals; `output`: receives finished files in place of a folder."""
+    with closing_attempt(run) as parts:
+        run.redo_missing()
         parts.cluster = executor.make_cluster(executor.limits())
         parts.attempt = Attempt(executor, plan, options, run, parts.cluster)
-        return parts.attempt.run(*came)
+        parts.attempt.output = output
+        return parts.attempt.run(*source)
 
 
 @dataclass
 class Parts:
-    """What has to be closed when an attempt ends, as far as it was made."""
+    """Resources to close when an attempt ends, as far as they were created."""
 
     cluster: Cluster | None = None
     """The workers."""
     attempt: Attempt | None = None
-    """Has the progress display."""
+    """The attempt, with its progress display."""
 
 
 @contextlib.contextmanager
-def brought_to_an_end(run: OpenRun) -> Iterator[Parts]:
-    """Leave nothing behind, however the block ends; if it fails, the run folder says with which exit code."""
+def closing_attempt(run: OpenRun) -> Iterator[Parts]:
+    """Close everything however the block ends; if it fails, record the exit code in the run folder."""
     parts = Parts()
     exit_code = 1
     try:
@@ -105,7 +131,10 @@ def brought_to_an_end(run: OpenRun) -> Iterator[Parts]:
 
 
 class Attempt:
-    """One attempt at a run."""
+    """One attempt of a run."""
+
+    output: StandardOutput | None = None
+    """Receives finished files if standard output is the output."""
 
     def __init__(self, executor: Executor, plan: Plan, options: RunOptions, run: OpenRun, cluster: Cluster) -> None:
         self._executor = executor
@@ -119,26 +148,36 @@ class Attempt:
         self._recorder = LedgerRecorder(run, writes=plan.sink is not None)
         self._committed_before = len(run.committed)
         self._resumed = _input_units(run)
+        self._errors = ErrorWatch(plan.stages, options.max_errors, _total(run))
         self.progress: Progress = make_progress(options.progress, interval_s=executor.logging_interval_s)
-        executor.tell = self.progress.message
+        executor.notify = self.progress.message
 
     def run(self, listed: Iterator[Unit], interrupts: Interrupts) -> RunResult:
-        """From the first unit to the report."""
-        self._cluster.start(WorkerSetup(self._plan, self._run.place), self.progress.worker_output())
+        """Run from the first unit to the report."""
+        prints = self.progress.worker_output()
+        setup = WorkerSetup(self._plan, self._run.target, announce=_announce(self.progress, prints))
+        if self.output is not None:
+            prints = sys.stderr.fileno() if prints is None else prints
+            self._recorder.on_commit = self.output.committed
+        self._cluster.start(setup, prints)
         work = self._work_list(listed)
         spec = self._executor.run_spec(self._plan)
         log = self._open_log(spec)
         metrics = Metrics([stage.name for stage in self._plan.stages], spec.ops, self._restored)
         driver = Driver(self._plan, Scheduler(spec), self._cluster, work, self._recorder, log, metrics)
         driver.memory_limit = self._limits.memory_bytes
-        driver.error_budget = self._options.max_errors
-        driver.commits_unasked = self._executor.schedules_itself
+        driver.errors = self._errors
+        driver.commits_externally = self._executor.schedules_itself
         driver.show = self.progress.update
+        if self._plan.sink is not None and self._plan.sink.settles_schema:
+            driver.after_commit = lambda: self._after_commit(work)
         self.progress.start(self._info())
         for text in self._run.warnings:
             self.progress.message(text)
         try:
             status = driver.run(interrupts)
+            if extras := _total(self._run).extras:
+                self.progress.message(f"warning: {extras_text(extras)}")
         finally:
             if isinstance(log, EventLog):
                 log.close()
@@ -159,7 +198,7 @@ class Attempt:
     def _open_log(self, spec: Any) -> Log:
         folder = self._run.event_folder()
         if folder is None:
-            return _NoLog()
+            return NoLog()
         log = EventLog(folder)
         log.start(spec, plan={"name": self._plan.name, "stages": [stage.name for stage in self._plan.stages]})
         return log
@@ -168,23 +207,44 @@ class Attempt:
 
     def _work_list(self, listed: Iterator[Unit]) -> WorkList:
         done = frozenset(self._run.committed)
-        joins = self._run.join_units if "join" in self._plan.entries else None
+        joins = self._join_units if "join" in self._plan.entries else None
         if self._plan.source is not None:
             self._cluster.mark_done(sorted(done))
             listed = self._checked_units(listed) if self._resumed else listed
             if self._executor.schedules_itself:
-                listed = iter(list(listed))  # an engine is given all units at once
-            return WorkList(self._plan, listed, done, self._run.record_units, joins)
+                listed = iter(list(listed))  # an engine receives all units at once
+            return WorkList(self._plan, listed, done, self._run.record_units, joins, self._on_open())
         initial: Sequence[Task] = (
             self._options.initial_tasks if self._options.initial_tasks is not None else [EmptyTask()]
         )
-        units, tasks = units_around(initial)
-        work = WorkList(self._plan, iter(units), frozenset(), lambda units, last: None, joins)
+        units, tasks = units_for_tasks(initial, self._plan.tasks_per_unit)
+        work = WorkList(self._plan, iter(units), frozenset(), lambda units, last: None, joins, self._on_open())
         work.add_initial_tasks(tasks)
         return work
 
+    def _on_open(self) -> Callable[[Unit], None]:
+        return self.output.opened if self.output is not None else lambda unit: None
+
+    def _join_units(self) -> list[Unit]:
+        """Decide the schema, if that is not done yet, and return the units that join parts."""
+        self._decide_schema(None)
+        return self._run.join_units()
+
+    def _decide_schema(self, first_open: tuple[int, int] | None) -> None:
+        """Decide the schema of the output files once the first unit with output, in input order, is committed."""
+        proposal = self._run.first_schema(first_open)
+        if proposal:
+            source = self._plan.source.listed_schema() if self._plan.source is not None else None
+            assert self._plan.sink is not None, "only a writer proposes a schema"
+            self._run.keep_schema(self._plan.sink.settled_schema(proposal, source))
+
+    def _after_commit(self, work: WorkList) -> None:
+        source = self._plan.source
+        if work.listed or source is None or not source.lists_schema:
+            self._decide_schema(work.first_open())
+
     def _checked_units(self, listed: Iterator[Unit]) -> Iterator[Unit]:
-        """The whole list, compared with that of the attempt which is resumed."""
+        """Return the whole list after comparing it with that of the resumed attempt."""
         units = [as_stream(unit) if unit.stream else unit for unit in listed]
         previous = self._run.previous_units()
         change = None if previous is None else changed_inputs(previous, units)
@@ -199,47 +259,45 @@ class Attempt:
     # -- the end ------------------------------------------------------------------------------------------------------
 
     def _end_early(self, driver: Driver, work: WorkList, interrupts: Interrupts) -> None:
-        """Say what is done and how to go on, then raise."""
+        """Report what is done and how to resume, then raise with a note that prevents a second report."""
         self._recorder.sync()
         self._run.write_json("report.json", self._report(driver, work, "stopped", driver.stop_reason))
         driver.raise_if_over_budget()
         done = _input_units(self._run)
-        self.progress.message(
-            f"{driver.stop_reason}; {done:,} of {max(work.total, done):,} units are done. "
-            "Run the same command again to go on."
-        )
-        interrupts.raise_if_any()
+        resumes = "to go on" if self._run.run_dir else "to start over: this run keeps no run folder"
+        units = f"{done:,} of {max(work.total, done):,} units"
+        self.progress.message(f"{driver.stop_reason}; {units} are done. Run the same command again {resumes}.")
+        try:
+            interrupts.raise_if_any()
+        except (KeyboardInterrupt, SystemExit) as end:
+            end.add_note(driver.stop_reason or "interrupted")
+            raise
         raise RunFailedError(f"the run was stopped: {driver.stop_reason}")
 
     def _finish(self, driver: Driver, work: WorkList) -> RunResult:
-        did_nothing = bool(self._committed_before) and len(self._run.committed) == self._committed_before
-        status = "nothing-to-do" if did_nothing else "finished"
+        is_unchanged = bool(self._committed_before) and len(self._run.committed) == self._committed_before
+        status = "nothing-to-do" if is_unchanged else "finished"
         self._cluster.close()
         report = self._report(driver, work, status)
         if not counts_add_up(report["counts"]):
             raise RunFailedError(f"the counts do not add up, which is a fault of Thresher: {report['counts']}")
-        self._refuse_unreadable(report)
+        failure = self._failure()
+        if failure is not None:
+            status = "failed"
+            report |= {"status": status, "error": str(failure)}
         self._run.write_json("metrics.json", driver.snapshot())
         self._run.write_json("report.json", report)
-        self._run.finish(status, 0)
+        self._run.finish(status, 0 if failure is None else failure.exit_code)
+        if failure is not None:
+            raise failure
         results = None if self._plan.sink is not None else driver.results()
         return RunResult(report, results, self._cluster.decode_result)
 
-    def _refuse_unreadable(self, report: dict[str, Any]) -> None:
-        """Raise where all that was found in the input could not be read."""
-        read = report["counts"]["read"]
-        if self._plan.source is None or not read or report["stages"][0]["quarantined"] < read:
-            return
-        self._run.write_json("report.json", report)
-        reasons = ", ".join(f"{n:,} {reason}" for reason, n in report["quarantine_reasons"].items())
-        raise TooManyErrorsError(
-            f"no input could be read: {reasons}. Each one is explained in {self._run.run_dir}/quarantine"
-        )
+    def _failure(self) -> TooManyErrorsError | None:
+        """Check the losses of all attempts together."""
+        return self._errors.verdict_at_end(_total(self._run), self._run.run_dir)
 
     def _report(self, driver: Driver, work: WorkList, status: str, error: str | None = None) -> dict[str, Any]:
-        total = Tally(stages={})
-        for record in self._run.committed.values():
-            total.add(record.tally)
         facts = RunFacts(
             run_id=self._run.run_id,
             run_dir=self._run.run_dir,
@@ -248,8 +306,9 @@ class Attempt:
             executor=self._executor.name,
             stage_names=tuple(stage.name for stage in self._plan.stages),
             stage_workers=(self._limits.shared_workers,) * len(self._plan.stages),
-            output_paths=tuple(self._run.output_paths()),
-            dropped_to=self._options.dropped_to,
+            output_paths=tuple(self._run.output_paths()) if self.output is None else (STANDARD_STREAM,),
+            has_writer=self._plan.sink is not None,
+            dropped_to=self._run.dropped_to,
             units_total=work.total,
             units_resumed=work.resumed,
             wall_s=time.monotonic() - self._started,
@@ -257,29 +316,36 @@ class Attempt:
             memory_limit_bytes=self._limits.memory_bytes,
             error=error,
         )
-        return build_report(facts, total)
+        return build_report(facts, _total(self._run))
+
+
+def _total(run: OpenRun) -> Tally:
+    """Return the sum of the counts of all committed units."""
+    total = Tally(stages={})
+    for record in run.committed.values():
+        total.add(record.tally)
+    return total
+
+
+def _announce(progress: Progress, output: int | None) -> str:
+    """Return how the compilation of rules is announced; a live view redraws an unfinished line in place."""
+    if isinstance(progress, NoProgress):
+        return "none"
+    return "lines" if output is None else "bar"
 
 
 def _input_units(run: OpenRun) -> int:
-    """How many units of the input are committed."""
+    """Return the number of committed input units."""
     return sum(1 for unit in run.committed if is_input_unit(unit))
 
 
 def _begin_listing(plan: Plan) -> Iterator[Unit]:
-    """The units of the input. The first one is looked for at once: where there is no input, nothing is made."""
+    """Return the units of the input; list the first one at once, so that nothing is created if there is no input."""
     if plan.source is None:
         return iter(())
     units: Iterator[Unit] = plan.source.list_units()
     first = list(itertools.islice(units, 1))
     return itertools.chain(first, units)
-
-
-def _check_folders(plan: Plan, options: RunOptions) -> None:
-    """No output may lie where input is read."""
-    if plan.source is not None:
-        for folder in (plan.sink.path if plan.sink is not None else None, options.dropped_to):
-            if folder is not None:
-                check_nesting(plan.source.input_roots(), folder)
 
 
 def _request(executor: Executor, plan: Plan, options: RunOptions) -> RunRequest:
@@ -297,14 +363,23 @@ def _request(executor: Executor, plan: Plan, options: RunOptions) -> RunRequest:
         plan=plan_facts(plan),
         executor=executor.name,
         fresh=options.fresh,
+        keep_scores=options.keep_scores,
         accept_changes=options.accept_changes,
         ledger=options.ledger,
         target_file_size=sink.target_file_size if sink is not None else None,
+        schema_mode=_schema_mode(plan),
     )
 
 
+def _schema_mode(plan: Plan) -> str:
+    """Return how the schema of the output files is decided."""
+    if plan.sink is None or not plan.sink.settles_schema:
+        return ""
+    return "listed" if plan.source is not None and plan.source.lists_schema else "first"
+
+
 def plan_facts(plan: Plan) -> dict[str, Any]:
-    """What plan.json says."""
+    """Return the content of plan.json."""
     return {
         "name": plan.name,
         "stages": [stage.name for stage in plan.stages],

@@ -1,32 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A plan as the scheduler sees it: ops, what they need, what there is, without any code."""
+"""Translation of a plan into the scheduler's input: ops, their needs and the available resources, without code."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from thresher.core.plan import Op, Plan
+from thresher.core.planning.plan import Op, Plan
 from thresher.errors import PlanError
 from thresher.scheduler.model import NodeSpec, OpSpec, RunSpec
-from thresher.scheduler.placement import fits_ever
+from thresher.scheduler.nodes.placement import placement_errors
 
 if TYPE_CHECKING:
-    from thresher.runtime.accelerators import Accelerator
     from thresher.runtime.executor import Limits
+    from thresher.runtime.processes.accelerators import Accelerator
 
 PAYLOAD_SHARE = 4
-"""Payloads in flight may take this part of the memory."""
+"""Payloads in flight may take one part in so many of the memory."""
 DEFAULT_BUDGET = 512 * 2**20
 BACKOFF_S = 0.5
-"""Time before a task or unit that failed is tried again; doubled with each failure."""
+"""Backoff before a failed task or unit is tried again; doubled with each failure."""
 GB = 10**9
 
 
 def run_spec(plan: Plan, limits: Limits, accelerators: Sequence[Accelerator] = ()) -> RunSpec:
-    """What the scheduler decides on."""
+    """Return the scheduler's input for a plan."""
     fed = {op.next for op in plan.ops if op.next is not None}
-    tending = limits.tending
+    policy = limits.worker_policy
     return RunSpec(
         ops=tuple(_op_spec(plan, op, fed=op.index in fed) for op in plan.ops),
         shared_workers=limits.shared_workers,
@@ -34,16 +34,16 @@ def run_spec(plan: Plan, limits: Limits, accelerators: Sequence[Accelerator] = (
         barrier=limits.barrier,
         backoff_s=BACKOFF_S,
         nodes=(_node(limits, accelerators),),
-        autoscale_interval_s=tending.autoscale_interval_s,
-        max_workers_per_stage=tending.max_workers_per_stage,
-        worker_max_lifetime_s=tending.worker_max_lifetime_s,
-        worker_restart_interval_s=tending.worker_restart_interval_s,
-        worker_max_tasks=tending.worker_max_tasks,
+        autoscale_interval_s=policy.autoscale_interval_s,
+        max_workers_per_stage=policy.max_workers_per_stage,
+        worker_max_lifetime_s=policy.worker_max_lifetime_s,
+        worker_restart_interval_s=policy.worker_restart_interval_s,
+        worker_max_tasks=policy.worker_max_tasks,
     )
 
 
 def _node(limits: Limits, accelerators: Sequence[Accelerator]) -> NodeSpec:
-    """This machine."""
+    """Return the node of this machine."""
     return NodeSpec(
         cpus=float(limits.shared_workers),
         gpus=tuple(device.memory_bytes for device in accelerators),
@@ -65,7 +65,8 @@ def _op_spec(plan: Plan, op: Op, *, fed: bool) -> OpSpec:
         ordered=op.writes and not source,
         dedicated=op.dedicated,
         dedicated_workers=op.workers,
-        batch_size=op.batch_size,
+        batch_size=plan.tasks_per_call(op),
+        by_unit=plan.by_unit(op),
         max_attempts=op.max_attempts,
         output_bytes=plan.settings.chunk_bytes,
         cpus=needs.cpus,
@@ -77,8 +78,8 @@ def _op_spec(plan: Plan, op: Op, *, fed: bool) -> OpSpec:
 
 
 def refuse_misfits(spec: RunSpec, executor: str) -> None:
-    """Raise where a worker of a stage can never be placed, with what it needs and what there is."""
-    faults = fits_ever(spec)
+    """Raise if a worker of a stage can never be placed, with its needs and the available resources."""
+    faults = placement_errors(spec)
     if faults:
         raise PlanError(
             f"executor {executor!r} can never run this pipeline:\n"

@@ -1,64 +1,72 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The units of a run as the driver sees them: listed, skipped because they are done, cut from streams, and joined at
-the end."""
+"""The units of a run: listing, skipping of committed units, cutting of streams, and the joins at the end."""
 
 from __future__ import annotations
 
+import queue
+import threading
+import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
 
-from thresher.core.plan import Plan
-from thresher.core.task import Task
-from thresher.core.unit import Unit
-from thresher.ledger.place import JOIN_PREFIX
-from thresher.ledger.retries import split_retry
-from thresher.runtime.lister import Lister
+from thresher.core.planning.plan import Plan
+from thresher.core.task import Task, TaskPack, give_id
+from thresher.core.unit import STREAM, Unit, stream_id
+from thresher.credentials import traceback_of
+from thresher.errors import RunFailedError
+from thresher.ledger.quarantine import split_retry
+from thresher.ledger.stores.commit_target import JOIN_PREFIX
 from thresher.scheduler.events import UnitsListed
 from thresher.scheduler.model import UnitSpec
+from thresher.stage_errors import ControlSignal
 
-_STREAM = "-stream"
+FIRST_SLICE_S = 0.05
+BATCH_UNITS = 1000
 
 
 @dataclass
 class _Stream:
-    """A file that is cut into units as it is read."""
+    """A file that is cut into units while it is read."""
 
     unit: Unit
-    """Its id ends in `-stream`; the units that are cut from it have numbers in that place."""
+    """The file as a unit: its id ends in `-stream`, where the units cut from it have numbers."""
     open: set[str] = field(default_factory=set)
     """Units that were cut and are not committed."""
     read: bool = False
-    """Whether it was read to its end."""
-
-
-def stream_id(unit_id: str) -> str:
-    """The id of a stream, from the id of any unit that is cut from it."""
-    return unit_id.rsplit("-", 1)[0] + _STREAM
+    """True if the file was read to its end."""
+    cut: int = 0
+    """Number of the last unit that was cut, plus one."""
 
 
 def is_input_unit(unit_id: str) -> bool:
-    """Whether an id of the ledger is of a unit of the input; streams, joined files and retries have records of their
-    own."""
-    return not unit_id.endswith(_STREAM) and not unit_id.startswith(JOIN_PREFIX) and not split_retry(unit_id)[1]
+    """Return True if an id of the ledger belongs to an input unit; streams, joined files and retries have their own
+    records."""
+    return not unit_id.endswith(STREAM) and not unit_id.startswith(JOIN_PREFIX) and not split_retry(unit_id)[1]
 
 
 def as_stream(unit: Unit) -> Unit:
-    """A stream under an id that no unit cut from it has."""
+    """Return the stream under an id that differs from all units cut from it."""
     return msgspec.structs.replace(unit, id=stream_id(unit.id))
 
 
-def units_around(tasks: Sequence[Task]) -> tuple[list[Unit], dict[str, Task]]:
-    """Units for tasks that no reader reads, and the tasks by unit."""
-    units = [Unit(f"task-{number:06d}", (0, number), (), "task") for number in range(len(tasks))]
-    for unit, task in zip(units, tasks, strict=True):
-        task._task_id = unit.id
-    return units, {unit.id: task for unit, task in zip(units, tasks, strict=True)}
+def units_for_tasks(tasks: Sequence[Task], size: int = 1) -> tuple[list[Unit], dict[str, Task]]:
+    """Return units for tasks that no reader reads, each of `size` tasks, and the task or pack of tasks of each unit."""
+    units, given = [], {}
+    for number in range(0, len(tasks), size):
+        unit = Unit(f"task-{number:06d}", (0, number), (), "task")
+        some = list(tasks[number : number + size])
+        units.append(unit)
+        given[unit.id] = some[0] if size == 1 else TaskPack(data=some)
+        for number_in_unit, task in enumerate(some):
+            give_id(task, unit.id if size == 1 else f"{unit.id}/{number_in_unit}")
+    return units, given
 
 
 class WorkList:
-    """Feeds the scheduler with units that are not done yet."""
+    """The units that are not committed yet, as a source of events for the scheduler."""
 
     def __init__(
         self,
@@ -67,51 +75,67 @@ class WorkList:
         done: frozenset[str],
         on_listed: Callable[[Sequence[Unit], bool], None],
         joins: Callable[[], list[Unit]] | None = None,
+        on_open: Callable[[Unit], None] = lambda unit: None,
     ) -> None:
-        """`on_listed` keeps the list; `joins` gives the units that join parts once all others are committed."""
+        """`on_listed` stores the list; `joins` returns the units that join parts once all others are committed;
+        `on_open` is called with every unit, stream and block that is not committed yet."""
+        self._on_open = on_open
         self._plan = plan
         self._lister = Lister(listed)
         self._done = done
+        self._done_of_file = Counter(unit.rsplit("-", 1)[0] for unit in done if is_input_unit(unit))
         self._on_listed = on_listed
         self._joins = joins
         self._units: dict[str, Unit] = {}
         self._tasks: dict[str, Task] = {}
         self._open: set[str] = set()
         self._streams: dict[str, _Stream] = {}
-        self._told_all = self._told_input = False
-        self._list_kept = False
+        self._passed_all = self._passed_input = False
+        self._list_stored = False
         self.total = 0
-        """Units of the input, as far as they are known."""
+        """Number of input units known so far."""
         self.resumed = 0
-        """Units that an earlier attempt had committed."""
-        self.resumed_bytes = 0
-        """Their input."""
+        """Number of units that an earlier attempt committed."""
 
     @property
     def complete(self) -> bool:
-        """Whether the scheduler has been told of everything."""
-        return self._told_all
+        """True if all units were passed to the scheduler."""
+        return self._passed_all
+
+    @property
+    def listed(self) -> bool:
+        """True if the input was listed to its end."""
+        return self._lister.complete
+
+    def first_open(self) -> tuple[int, int] | None:
+        """Return the input order of the first unit that is not committed; `None` if all known ones are."""
+        orders = [self._units[unit].order for unit in self._open]
+        for stream in self._streams.values():
+            orders += [self._units[unit].order for unit in stream.open]
+            if not stream.read:
+                orders.append((stream.unit.order[0], stream.cut))
+        return min(orders, default=None)
 
     def add_initial_tasks(self, tasks: dict[str, Task]) -> None:
-        """What the units that no reader reads begin with."""
+        """Add the initial tasks of units that no reader reads."""
         self._tasks.update(tasks)
 
     def next_event(self) -> UnitsListed | None:
-        """New units, or that there are no more; `None` when nothing changed."""
-        if self._told_all:
+        """Return an event with new units or the end of the list; `None` if nothing changed."""
+        if self._passed_all:
             return None
         found = [as_stream(unit) if unit.stream else unit for unit in self._lister.take()]
-        if not self._list_kept and (found or self._lister.complete):
-            self._list_kept = self._lister.complete
+        if not self._list_stored and (found or self._lister.complete):
+            self._list_stored = self._lister.complete
             self._on_listed(found, self._lister.complete)
         fresh = [unit for unit in found if not self._is_done(unit)]
         if self._joins is not None and self._lister.complete and not fresh and self._nothing_open():
             fresh, self._joins = self._joins(), None
         more = not self._lister.complete or self._joins is not None
         input_ends = more and self._lister.complete
-        if not fresh and more and (self._told_input or not input_ends):
+        if not fresh and more and (self._passed_input or not input_ends):
             return None
-        self._told_all, self._told_input = not more, self._lister.complete
+        self._passed_all, self._passed_input = not more, self._lister.complete
         return UnitsListed(tuple(self._spec(unit) for unit in fresh), more, input_ends)
 
     def _nothing_open(self) -> bool:
@@ -119,19 +143,17 @@ class WorkList:
 
     def _is_done(self, unit: Unit) -> bool:
         if unit.stream:
-            prefix = unit.id.removesuffix("stream")
-            cut = sum(1 for done in self._done if done.startswith(prefix) and is_input_unit(done))
+            cut = self._done_of_file[unit.id.removesuffix(STREAM)]
             self.total += cut
             self.resumed += cut
         else:
             self.total += 1
             self.resumed += unit.id in self._done
-        if unit.id in self._done:
-            self.resumed_bytes += unit.nbytes
         return unit.id in self._done
 
     def _spec(self, unit: Unit) -> UnitSpec:
         self._units[unit.id] = unit
+        self._on_open(unit)
         if unit.stream:
             self._streams[unit.id] = _Stream(unit)
         else:
@@ -148,28 +170,29 @@ class WorkList:
         return entries["unit"] if "unit" in entries else entries["task"]
 
     def units_of(self, event: UnitsListed) -> tuple[list[Unit], dict[str, Task]]:
-        """What the cluster must know of the units in an event."""
+        """Return the units in an event and their initial tasks."""
         ids = [spec.unit for spec in event.units]
         return [self._units[key] for key in ids], {key: self._tasks.pop(key) for key in ids if key in self._tasks}
 
-    # -- what happens to units ----------------------------------------------------------------------------------------
+    # -- progress of units --------------------------------------------------------------------------------------------
 
     def unit(self, unit_id: str) -> Unit:
-        """A unit by its id."""
+        """Return a unit by its id."""
         return self._units[unit_id]
 
     def cut(self, unit_id: str) -> None:
-        """A unit was cut from its stream."""
+        """Register a unit that was cut from its stream."""
         if unit_id in self._units or unit_id in self._done:
             return
         stream = self._streams[stream_id(unit_id)]
         stream.open.add(unit_id)
-        self._units[unit_id] = stream.unit.block(int(unit_id.rsplit("-", 1)[1]))
+        block = self._units[unit_id] = stream.unit.block(int(unit_id.rsplit("-", 1)[1]))
+        stream.cut = max(stream.cut, block.order[1] + 1)
+        self._on_open(block)
         self.total += 1
 
     def stream_read(self, unit_id: str) -> Unit | None:
-        """The task of a unit is done; if that was a stream and nothing of it is open, the stream is done: give it
-        back."""
+        """Mark a stream as read to its end; return it if all its units are committed. Other units are ignored."""
         stream = self._streams.get(unit_id)
         if stream is None:
             return None
@@ -177,10 +200,74 @@ class WorkList:
         return stream.unit if not stream.open else None
 
     def committed(self, unit_id: str) -> Unit | None:
-        """A unit was committed; if it was the last one of its stream, give the stream back."""
+        """Mark a unit as committed; return its stream if that was the last open unit of it."""
         self._open.discard(unit_id)
         stream = self._streams.get(stream_id(unit_id))
         if stream is None or unit_id not in stream.open:
             return None
         stream.open.discard(unit_id)
         return stream.unit if stream.read and not stream.open else None
+
+
+def _guarded(units: Iterator[Unit]) -> Iterator[Unit]:
+    """Yield the units. An exception of a reader must not look like Ctrl-C or an exit of the program."""
+    try:
+        yield from units
+    except (ControlSignal, Exception, GeneratorExit):
+        raise
+    except BaseException as error:
+        raise RunFailedError(f"listing the input failed:\n{traceback_of(error)}") from None
+
+
+class Lister:
+    """Background listing of units, returned in batches."""
+
+    def __init__(self, units: Iterator[Unit]) -> None:
+        self._units = _guarded(units)
+        self._found: queue.SimpleQueue[list[Unit] | BaseException | None] = queue.SimpleQueue()
+        self._started = False
+        self.complete = False
+
+    def take(self) -> list[Unit]:
+        """Return the units found since the last call; set `complete` at the end, and raise what the listing raised."""
+        if self.complete:
+            return []
+        if not self._started:
+            return self._first_slice()
+        taken: list[Unit] = []
+        while not self._found.empty():
+            found = self._found.get()
+            if isinstance(found, BaseException):
+                raise found
+            if found is None:
+                self.complete = True
+                break
+            taken.extend(found)
+        return taken
+
+    def _first_slice(self) -> list[Unit]:
+        """List a small input without a thread, so that its first task starts at once."""
+        self._started = True
+        taken = []
+        until = time.monotonic() + FIRST_SLICE_S
+        for unit in self._units:
+            taken.append(unit)
+            if time.monotonic() > until:
+                threading.Thread(target=self._rest, name="thresher-lister", daemon=True).start()
+                return taken
+        self.complete = True
+        return taken
+
+    def _rest(self) -> None:
+        batch: list[Unit] = []
+        try:
+            for unit in self._units:
+                batch.append(unit)
+                if len(batch) >= BATCH_UNITS or self._found.empty():
+                    self._found.put(batch)
+                    batch = []
+        except BaseException as error:  # passed to the driver, which raises it
+            self._found.put(error)
+            return
+        self._found.put(batch)
+        self._found.put(None)

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The state before the first event, made from the spec."""
+"""Build the initial state from the spec."""
 
 from __future__ import annotations
 
 from thresher.scheduler.model import RunSpec
-from thresher.scheduler.pool import Pool
 from thresher.scheduler.state import Op, State, chain
+from thresher.scheduler.workers.pools import Pool
 
 
 def build(spec: RunSpec) -> State:
-    """The state before the first event: ops linked, pools made, no workers yet."""
+    """Return the state before the first event: ops linked, pools created, no workers."""
     state = State(spec)
     for op in state.ops:
         if op.spec.next is not None:
@@ -18,6 +18,7 @@ def build(spec: RunSpec) -> State:
         op.upstream = tuple(o for o in state.ops if op in chain(o)[1:])
         op.limit = limit_bytes(spec, op)
         op.gated = any(o.ordered for o in chain(op))
+        op.gathers = any(o.spec.by_unit for o in chain(op))
     distance = {op.index: len(chain(op)) for op in state.ops}
     order = sorted(state.ops, key=lambda op: (distance[op.index], op.index))
     shared = [op for op in order if not op.spec.has_own_workers]
@@ -38,9 +39,10 @@ def build(spec: RunSpec) -> State:
 
 
 def limit_bytes(spec: RunSpec, op: Op) -> int:
-    """Bytes in flight up to which an op may start: half the budget for sources, all of it for the last that emits.
+    """Return the bytes in flight up to which an op may start: half the budget for sources, all of it for the last
+    op that emits.
 
-    If a source could fill the budget alone, the ops behind it would find no room to emit and run one task at a time.
+    If a source could fill the budget alone, downstream ops would have no room to emit and run one task at a time.
     """
     before = max((len(chain(o)) - len(chain(op)) for o in op.upstream), default=0)
     behind = sum(1 for o in chain(op)[1:] if o.emits)

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a cluster reports. Events are all a scheduler ever learns; time, sizes and ids arrive inside them.
+"""Events: the reports of a cluster. They are the only input of the scheduler and carry time, sizes and ids.
 
-Rules a cluster keeps:
+A cluster guarantees:
 - A worker handles Dispatch, Resume and Commit in the order they were sent, except that a task waits while its op
   has a parked generator in that worker.
 - Events of one worker arrive in the order they happened, and none arrives after its WorkerLost.
-- Ids of emitted tasks are positive and never used twice in a run. Root tasks of units have negative ids, given by the
-  scheduler.
+- Ids of emitted tasks are positive and never used twice in a run. The scheduler assigns negative ids to the root
+  tasks of units.
 """
 
 from __future__ import annotations
@@ -21,30 +21,30 @@ from thresher.scheduler.model import NodeSpec, UnitSpec
 class Emitted(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """One batch that a task emitted: a new task of the next op."""
 
-    task: int  # id of the new task; 0: no payload, the entry only says that `unit` closes
+    task: int  # id of the new task; 0: no payload, the entry only closes `unit`
     nbytes: int = 0  # size of its payload
-    unit: str = ""  # unit it belongs to; "": the unit of the task that emitted it (a stream always names one)
-    order: tuple[int, int] = (0, 0)  # place of `unit` in input order, where `unit` is named
+    unit: str = ""  # unit it belongs to; "": the unit of the emitting task (a stream always sets it)
+    order: tuple[int, int] = (0, 0)  # position of `unit` in input order, if `unit` is set
     closes: bool = False  # a stream will emit nothing more for `unit`
 
 
 class Event(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="event", tag=True):
-    """Base of all events; in the log the class name stands under "event"."""
+    """Base class of all events. The log stores the class name under "event"."""
 
 
 class UnitsListed(Event, frozen=True, gc=False, omit_defaults=True):
-    """Units were found. Listing may go on while work runs."""
+    """New units of input. Listing may continue while tasks run."""
 
     units: tuple[UnitSpec, ...]  # the new ones
-    more: bool = False  # whether another UnitsListed follows
-    input_ends: bool = False  # more follows, but only units that are made of the outputs of these
+    more: bool = False  # True if another UnitsListed follows
+    input_ends: bool = False  # True if the units that follow are made from the outputs of these
 
 
 class WorkerReady(Event, frozen=True, gc=False, omit_defaults=True):
     """A worker is set up and takes tasks."""
 
     worker: int  # id from StartWorker
-    node: str = ""  # where it runs; "": where StartWorker put it
+    node: str = ""  # node it runs on; "": the node of StartWorker
     setup_s: float = 0.0  # time from StartWorker until now; 0: not measured
 
 
@@ -52,34 +52,34 @@ class WorkerSetupFailed(Event, frozen=True, gc=False, omit_defaults=True):
     """A worker could not set up its stages and has ended."""
 
     worker: int  # id from StartWorker
-    message: str = ""  # why, for people
+    message: str = ""  # human-readable cause
 
 
 class WorkerLost(Event, frozen=True, gc=False, omit_defaults=True):
-    """A worker is gone: crashed, killed, hung. Nothing more comes from it."""
+    """A worker crashed, was killed or hung. No further event comes from it."""
 
     worker: int  # id from StartWorker
-    reason: str = ""  # why, for people
-    blamed: bool = True  # False: what it died on is known and will be isolated, so that no unit is to blame
-    condemned: str = ""  # stage and kind of error, where one record will be set aside for it
+    reason: str = ""  # human-readable cause
+    blamed: bool = True  # False: the record it crashed on is known and will be isolated; no unit is blamed
+    condemned: str = ""  # stage and kind of error, if one record will be quarantined for it
 
 
 class NodeJoined(Event, frozen=True, gc=False, omit_defaults=True):
-    """A machine became available, or came back."""
+    """A node became available, or came back."""
 
-    node: str  # its name
-    spec: NodeSpec | None = None  # what it has; None: it is one of RunSpec.nodes
+    node: str  # name of the node
+    spec: NodeSpec | None = None  # its resources; None: it is one of RunSpec.nodes
 
 
 class NodeLost(Event, frozen=True, gc=False, omit_defaults=True):
-    """A machine is gone, and every worker on it."""
+    """A node was lost with every worker on it."""
 
-    node: str  # its name
-    reason: str = ""  # why, for people
+    node: str  # name of the node
+    reason: str = ""  # human-readable cause
 
 
 class TaskEmitted(Event, frozen=True, gc=False, omit_defaults=True):
-    """A running task emitted something, or tells its counts, and goes on. From now on it is not retried alone."""
+    """A running task emitted batches or reported counts, and continues. It can no longer be retried alone."""
 
     task: int  # the running task
     worker: int  # where it runs
@@ -89,7 +89,7 @@ class TaskEmitted(Event, frozen=True, gc=False, omit_defaults=True):
 
 
 class TaskParked(Event, frozen=True, gc=False, omit_defaults=True):
-    """A generator has used its credit and waits inside its worker for a Resume."""
+    """A generator used up its credit and waits in its worker for a Resume."""
 
     task: int  # the task
     worker: int  # where it is parked
@@ -99,7 +99,7 @@ class TaskParked(Event, frozen=True, gc=False, omit_defaults=True):
 
 
 class TaskDone(Event, frozen=True, gc=False, omit_defaults=True):
-    """A task ended well."""
+    """A task finished without an error."""
 
     task: int  # the task
     worker: int  # where it ran
@@ -109,54 +109,54 @@ class TaskDone(Event, frozen=True, gc=False, omit_defaults=True):
 
 
 class TaskFailed(Event, frozen=True, gc=False, omit_defaults=True):
-    """A task ended with an error; its worker is still good, unless it says that it is at fault itself."""
+    """A task failed with an error. Its worker is still usable unless `blamed` is False."""
 
     task: int  # the task
     worker: int  # where it ran
     error: str = ""  # kind of error
-    message: str = ""  # text for people
-    fatal: bool = False  # trying again is pointless: the run fails
-    blamed: bool = True  # False: the worker is at fault, and makes room for a fresh one
+    message: str = ""  # human-readable text
+    fatal: bool = False  # a retry cannot succeed: the run fails
+    blamed: bool = True  # False: the worker caused the error and is replaced
     tally: Any = None  # the driver's own data, not read here
 
 
 class PayloadLost(Event, frozen=True, gc=False, omit_defaults=True):
-    """The payload of a task that waits or runs can no longer be read."""
+    """The payload of a waiting or running task can no longer be read."""
 
     task: int  # the task
 
 
 class UnitCommitted(Event, frozen=True, gc=False, omit_defaults=True):
-    """A unit is recorded as done. Final, whatever epoch it was committed under."""
+    """A unit is recorded as done. This is final, whatever epoch it was committed under."""
 
-    unit: str  # its id
+    unit: str  # unit id
     epoch: int = 0  # the epoch that was committed
     tally: Any = None  # the driver's own data, not read here
-    whole: bool = False  # it was run and committed elsewhere: no task and no Commit of it was asked for
+    whole: bool = False  # it was run and committed elsewhere, without a task or a Commit of this scheduler
 
 
 class CommitFailed(Event, frozen=True, gc=False, omit_defaults=True):
-    """A Commit could not be performed; nothing of the unit is visible."""
+    """A Commit failed; none of the unit's output is visible."""
 
-    unit: str  # its id
+    unit: str  # unit id
     epoch: int = 0  # the epoch of the Commit
-    message: str = ""  # text for people
+    message: str = ""  # human-readable text
     retryable: bool = True  # False: the run fails at once
 
 
 class MemorySample(Event, frozen=True, gc=False, omit_defaults=True):
-    """Memory of the whole run, measured."""
+    """Measured memory of the whole run."""
 
     used_bytes: int  # in use now
     limit_bytes: int  # the ceiling; 0: none
 
 
 class WorkerMemory(Event, frozen=True, gc=False, omit_defaults=True):
-    """Memory of one worker, measured. Sent when it is above the worker's limit, and for all when memory is short."""
+    """Measured memory of one worker. Sent when it is above the worker's limit, and for all when memory is short."""
 
     worker: int  # id from StartWorker
-    private_bytes: int  # what it has for itself, shared memory left out
-    limit_bytes: int = 0  # what it should stay below; 0: no limit
+    private_bytes: int  # private memory, without shared memory
+    limit_bytes: int = 0  # limit that it should stay below; 0: none
 
 
 class Tick(Event, frozen=True, gc=False, omit_defaults=True):
@@ -166,9 +166,9 @@ class Tick(Event, frozen=True, gc=False, omit_defaults=True):
 
 
 class StopRequested(Event, frozen=True, gc=False, omit_defaults=True):
-    """The run shall end early, in an orderly way."""
+    """The run was asked to end early, in an orderly way."""
 
-    reason: str = ""  # why, for people
+    reason: str = ""  # human-readable cause
 
 
 AnyEvent = (

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lines of the event log: one JSON object for each event and action, enough to replay a run."""
+"""Encode and decode lines of the event log: one JSON object per event and action, sufficient to replay a run."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from thresher.scheduler.model import RunSpec
 
 
 class LogLine(NamedTuple):
-    """A decoded line."""
+    """A decoded line of the event log."""
 
-    n: int  # number of the line, from 0
+    n: int  # line number, from 0
     t: float  # seconds since the start of the attempt
     item: AnyEvent | AnyAction | RunSpec  # the start line holds the spec
 
@@ -38,18 +38,18 @@ _numbers = msgspec.json.Decoder(_Number)
 
 
 def encode_start(spec: RunSpec, **more: object) -> bytes:
-    """Line 0: the spec, and whatever else describes the run, in one object under "start"."""
+    """Return line 0: the spec and `more` in one object under "start"."""
     start = {**msgspec.to_builtins(spec), **more}
     return _encode({"n": 0, "start": start})
 
 
 def encode_line(n: int, t: float, item: Event | Action) -> bytes:
-    """One line without its line feed: `{"n": 17, "t": 1.25, "event": "TaskDone", …}`."""
+    """Return one line without its line feed: `{"n": 17, "t": 1.25, "event": "TaskDone", …}`."""
     return b'{"n":%d,"t":%.6f,' % (n, t) + _encode(item)[1:]
 
 
 def decode_line(line: bytes) -> LogLine:
-    """The inverse of `encode_line` and `encode_start`; ValueError for a line that is neither."""
+    """Decode a line of `encode_line` or `encode_start`. Raise ValueError for any other line."""
     number = _numbers.decode(line)
     head = line[:80]
     if b'"event":' in head:

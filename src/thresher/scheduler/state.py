@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The scheduler's mutable state: tasks, units, ops, workers, pools. Changed in place for speed, by `step` alone.
+"""The scheduler's mutable state: tasks, units, ops and workers. Only `step` changes it, in place for speed.
 
-Places of a task (`state`), and how it gets from one to the next:
+States of a task and their transitions:
 
     READY    waits in its op's queue              -> RUNNING
-    HELD     waits until nothing earlier of its unit can come -> READY, or RUNNING in an ordered sink
-    RUNNING  in a worker's queue, or runs         -> DONE, PARKED, READY or DELAYED (tried again)
-    DELAYED  failed, and waits before it is tried again -> READY, HELD
+    HELD     waits until no earlier task of its unit can come -> READY, or RUNNING in an ordered sink
+    RUNNING  in a worker's queue, or runs         -> DONE, PARKED, READY or DELAYED (retry)
+    DELAYED  failed, and waits for its backoff    -> READY, HELD
     PARKED   a generator out of credit, in its worker -> RUNNING
-    DONE     ended; stays in the tree while its children live
-    VOID     of an old epoch; if a worker still has it, its results are dropped on arrival
+    DONE     finished; stays in the tree until its children are gone
+    VOID     belongs to an old epoch; if a worker still runs it, its results are dropped on arrival
 """
 
 from __future__ import annotations
@@ -17,28 +17,27 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from thresher.scheduler.actions import AnyAction
-from thresher.scheduler.capacity import Place
-from thresher.scheduler.fleet import Fleet
 from thresher.scheduler.model import OpSpec, RunSpec
+from thresher.scheduler.nodes.capacity import Place
+from thresher.scheduler.nodes.fleet import Fleet
 
 if TYPE_CHECKING:
-    from thresher.scheduler.pool import Pool
+    from thresher.scheduler.workers.pools import Pool
 
 READY, HELD, RUNNING, PARKED, DONE, VOID, DELAYED = range(7)
 TASK_STATES = ("ready", "held", "running", "parked", "done", "void", "delayed")
 
 OPEN, COMMITTING, ENDED = range(3)
-UNIT_STATES = ("open", "committing", "ended")
 
 STARTING, UP, LOST = range(3)
 WORKER_STATES = ("starting", "up", "lost")
 
 Key = tuple[int, ...]
-LAST_BLOCK = 1 << 62  # a stream comes after all units that were cut from its file
+LAST_BLOCK = 1 << 62  # block of a stream: it sorts after all units that were cut from its file
 
 
 class Group:
-    """The tasks of one Dispatch that their worker has not finished."""
+    """Number of tasks of one Dispatch that the worker has not finished."""
 
     __slots__ = ("left",)
 
@@ -52,6 +51,7 @@ class Task:
     __slots__ = (
         "attempts",
         "busy_s",
+        "call",
         "emitted",
         "epoch",
         "excess",
@@ -81,17 +81,18 @@ class Task:
         self.epoch = unit.epoch
         self.op = op
         self.key = key  # depth-first lineage order: input order of the unit, then ordinals from the root down
-        self.nbytes = nbytes  # its payload; 0 for roots
-        self.home = ""  # node where its payload lies; "": everywhere is as good
+        self.nbytes = nbytes  # size of its payload; 0 for roots
+        self.home = ""  # node that holds its payload; "": no preference
         self.excess = 0  # part of nbytes that no ordinary credit covered
         self.state = READY
         self.worker: Worker | None = None
         self.group: Group | None = None
-        self.reserve = 0  # bytes set aside for what it may still emit
+        self.call: list[Task] | None = None  # tasks of the call it belongs to, if the op takes tasks by unit
+        self.reserve = 0  # bytes reserved for its further outputs
         self.exempt = False  # the reserve was given beyond the budget, because this was the oldest task
-        self.emitted = False  # something of it is already outside, so it cannot be retried alone
+        self.emitted = False  # it has emitted or reported something, so it cannot be retried alone
         self.attempts = 0  # failures it was blamed for
-        self.busy_s = 0.0  # time it ran, as far as it was reported
+        self.busy_s = 0.0  # reported run time
         self.waiting = False  # has an entry in op.waiting
         self.ordinal = 0  # number of children so far
         self.parent: Task | Unit | None = None
@@ -100,8 +101,8 @@ class Task:
         self.prev: Task | None = None
         self.next: Task | None = None
 
-    def story(self) -> str:
-        """Everything known about the task, for messages."""
+    def describe(self) -> str:
+        """Describe the task in full, for messages."""
         where = f" on worker {self.worker.id}" if self.worker else ""
         return (
             f"task {self.id} ({TASK_STATES[self.state]}{where}) of unit {self.unit.name!r} epoch {self.epoch} "
@@ -145,18 +146,18 @@ class Unit:
         self.epoch = 0
         self.state = OPEN
         self.attempts = 0  # restarts it was blamed for
-        self.closed = False  # nothing more will be linked directly below it
-        self.serial = False  # its emitting tasks run one by one, in lineage order
+        self.closed = False  # no further task will be linked directly below it
+        self.serial = False  # its emitting tasks run one at a time, in lineage order
         self.eligible = False  # its first leaf may go to the ordered sink, and is queued for it
-        self.sinking: dict[int, Task] = {}  # tasks handed to the ordered sink and not finished
-        self.sink_worker: Worker | None = None  # who holds its sink state
+        self.sinking: dict[int, Task] = {}  # unfinished tasks that were sent to the ordered sink
+        self.sink_worker: Worker | None = None  # worker that holds its sink state
         self.listed = False  # has an entry in State.oldest_units
         self.stream = stream  # the stream that cuts this unit, if any
-        self.accept_run: int = stream.run if stream else 0  # first run of the stream whose tasks count for this epoch
+        self.accept_run: int = stream.run if stream else 0  # first run of the stream whose tasks are accepted
         self.is_stream = False
-        self.run: int = 0  # stream: number of this run of its source task
-        self.rerun = False  # stream: a unit needs it to be read once more
-        self.children: dict[str, Unit] = {}  # stream: its units that are not committed
+        self.run: int = 0  # stream: number of the current run of its source task
+        self.rerun = False  # stream: it must be read again for a unit
+        self.children: dict[str, Unit] = {}  # stream: its uncommitted units
         self.ordinal = 0
         self.parent: None = None
         self.first: Task | None = None
@@ -164,7 +165,7 @@ class Unit:
 
 
 class Op:
-    """An op at work: its queues, its measured rates, its limits."""
+    """Run-time state of an op: its queues, measured rates and limits."""
 
     __slots__ = (
         "average_s",
@@ -172,6 +173,7 @@ class Op:
         "emits",
         "estimate",
         "gated",
+        "gathers",
         "group",
         "index",
         "limit",
@@ -206,39 +208,40 @@ class Op:
         self.ordered = spec.ordered
         self.emits = spec.next is not None
         self.gated = False  # leads to an ordered sink
-        self.tracked = self.emits  # workers count the tasks of it they hold
+        self.gathers = False  # it, or a downstream op, takes tasks by unit
+        self.tracked = self.emits  # workers count the tasks of it that they hold
         self.next: Op | None = None
         self.pool: Pool = None  # type: ignore[assignment]  # set by `build` before anything reads it
         self.upstream: tuple[Op, ...] = ()  # every op whose outputs can reach this one
         self.ready: list[tuple[Key, Any]] = []  # heap of tasks (units, for an ordered sink); entries may be stale
-        self.nready = 0  # how many entries are not stale
+        self.nready = 0  # number of entries that are not stale
         self.waiting: list[tuple[Key, Task]] = []  # heap of parked tasks whose worker has room; may be stale
         self.live = 0  # tasks that are ready, held, running or parked
         self.seats = 0  # workers that hold a task of this op
-        self.max_seats = 1 << 30  # most workers that may, because of `cpus`
-        self.parks = False  # has been seen to run out of credit
-        self.passed_over = 0  # times in a row that a task nearer to its worker went before the oldest
+        self.max_seats = 1 << 30  # limit for `seats`, from `cpus`
+        self.parks = False  # a task of it has run out of credit before
+        self.passed_over = 0  # consecutive times that a more local task was chosen over the oldest
         self.average_s = -1.0  # time of one task; -1: not measured yet
         self.group = 1  # tasks that together take about group_s
         self.estimate = max(1, spec.output_bytes)  # bytes of one emitted batch
         self.credit = self.estimate  # bytes a task may emit before it parks
         self.limit = 0  # bytes in flight up to which this op may start
         self.window = 0  # batches in flight at which this source waits
-        self.seen_busy_s = 0.0  # time of its tasks, what they emitted and how many ended: sums of the recent past
-        self.seen_outputs = 0.0
-        self.seen_tasks = 0.0
-        self.odd = (0, 0.0, 0.0)  # tasks in a row far longer (below 0: shorter) than usual, their time, what is usual
+        self.seen_busy_s = 0.0  # decayed sum: run time of its tasks
+        self.seen_outputs = 0.0  # decayed sum: batches that they emitted
+        self.seen_tasks = 0.0  # decayed sum: tasks that finished
+        self.odd = (0, 0.0, 0.0)  # consecutive outliers (negative: shorter than usual), their time, the usual time
 
 
 class Worker:
-    """One worker and what it holds."""
+    """One worker with its queue, parked tasks and sink state."""
 
     __slots__ = (
         "born_s",
         "done",
+        "draining",
         "groups",
         "id",
-        "leaving",
         "node",
         "ops",
         "parked",
@@ -255,14 +258,14 @@ class Worker:
     def __init__(self, worker_id: int, pool: Pool, place: Place) -> None:
         self.id = worker_id
         self.pool = pool
-        self.place = place  # node and devices it was given
-        self.node = place.node  # where it says it runs
+        self.place = place  # node and devices it was assigned to
+        self.node = place.node  # node it reported
         self.state = STARTING
-        self.leaving = False  # gets no new tasks, finishes what it has, and is stopped then
-        self.born_s = 0.0  # when it was ready
-        self.done = 0  # tasks it finished
-        self.taken = 0  # tasks it was given
-        self.private_bytes = 0  # its own memory, as last measured
+        self.draining = False  # gets no new tasks, finishes its current ones, then is stopped
+        self.born_s = 0.0  # time it became ready
+        self.done = 0  # number of tasks it finished
+        self.taken = 0  # number of tasks it received
+        self.private_bytes = 0  # its private memory, as last measured
         self.groups = 0  # groups of tasks it holds
         self.queue: dict[Task | Unit, None] = {}  # tasks to run and units to commit, in the order they were sent
         self.ops: dict[int, int] = {}  # tracked op -> its tasks here, parked ones included
@@ -270,18 +273,18 @@ class Worker:
         self.sinks: list[tuple[Key, Unit]] = []  # heap of units with a task for the sink here; may be stale
         self.units: dict[str, Unit] = {}  # units whose sink state it holds
 
-    def story(self) -> str:
-        """Everything known about the worker, for messages."""
+    def describe(self) -> str:
+        """Describe the worker in full, for messages."""
         queue = [item.id if isinstance(item, Task) else f"commit {item.name}" for item in self.queue]
         return (
-            f"worker {self.id} ({WORKER_STATES[self.state]}{', leaving' * self.leaving}) on {self.node}, "
+            f"worker {self.id} ({WORKER_STATES[self.state]}{', draining' * self.draining}) on {self.node}, "
             f"devices {self.place.devices}, {self.groups} groups, queue {queue}, "
             f"parked {list(self.parked)}, tasks by op {self.ops}, writes {list(self.units)}"
         )
 
 
 class State:
-    """Everything a scheduler knows."""
+    """The complete state of a scheduler."""
 
     __slots__ = (
         "commits",
@@ -325,29 +328,29 @@ class State:
         self.ops = [Op(op) for op in spec.ops]
         self.pools: list[Pool] = []
         self.fleet = Fleet(spec)
-        self.measuring = False  # some numbers of workers follow what is measured
+        self.measuring = False  # some pool is autoscaled, so flows are measured
         self.workers: dict[int, Worker] = {}
-        self.delayed: list[tuple[float, int, Task]] = []  # heap: when a task that failed may be tried again
-        self.units: dict[str, Unit] = {}  # all that are not committed, streams included
-        self.tasks: dict[int, Task] = {}  # all that wait, run or are parked
+        self.delayed: list[tuple[float, int, Task]] = []  # heap of (retry time, task id, task)
+        self.units: dict[str, Unit] = {}  # uncommitted units, streams included
+        self.tasks: dict[int, Task] = {}  # tasks that wait, run or are parked
         self.committed: set[str] = set()
-        self.unfinished = 0  # units that are not committed and streams that are not read
+        self.unfinished = 0  # number of uncommitted units and unread streams
         self.listing = True  # more units may be listed
-        self.listing_input = True  # more of them may be input
+        self.listing_input = True  # more units of input may be listed
         self.oldest_units: list[tuple[Key, Unit]] = []  # heap of units that have tasks; entries may be stale
         self.serial_number = 0
         self.next_root = -1
         self.next_worker = 1
-        self.running = 0  # tasks in the queues of workers
+        self.running = 0  # number of tasks in the queues of workers
         self.running_sources = 0  # of these, tasks of emitting sources
-        self.commits = 0  # units being committed
+        self.commits = 0  # number of units being committed
         self.used = 0  # bytes of live payloads
-        self.payloads = 0  # how many
-        self.reserved = 0  # bytes set aside for running tasks
+        self.payloads = 0  # number of live payloads
+        self.reserved = 0  # bytes reserved for running tasks
         self.excess = 0  # part of used + reserved that the budget does not cover: the oldest task's reserve, and debt
-        self.window_growth = 0  # batches added because workers were seen starving
-        self.held_back: Op | None = None  # the source that last had to wait behind a full window
-        self.starving = 0  # sightings since the window last grew
+        self.window_growth = 0  # batches added to the window because workers starved
+        self.held_back: Op | None = None  # the source that last waited for a full window
+        self.starving = 0  # observations of a starved worker since the window last grew
         self.pressure = False  # measured memory is near its limit
         self.stopping = False
         self.over = False
@@ -358,7 +361,7 @@ class State:
 
 
 def chain(op: Op) -> list[Op]:
-    """The op and everything downstream of it."""
+    """Return the op and every op downstream of it."""
     ops = [op]
     while ops[-1].next is not None:
         ops.append(ops[-1].next)

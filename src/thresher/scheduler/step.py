@@ -14,12 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from thresher.scheduler.actions import AnyAction, Finish, Release, Requeue, StopWorker
-from thresher.scheduler.autoscale import first_numbers, rebalance
-from thresher.scheduler.backoff import enqueue_due
-from thresher.scheduler.backpressure import release, return_reserve, saw_dry
 from thresher.scheduler.build import build
-from thresher.scheduler.capacity import size_of
-from thresher.scheduler.dispatch import dispatch
 from thresher.scheduler.events import (
     AnyEvent,
     CommitFailed,
@@ -41,34 +36,39 @@ from thresher.scheduler.events import (
     WorkerReady,
     WorkerSetupFailed,
 )
-from thresher.scheduler.holding import let_go, set_groups
-from thresher.scheduler.lineage import unlink
-from thresher.scheduler.machines import on_node_joined, on_node_lost
 from thresher.scheduler.model import IllegalEvent, RunSpec
-from thresher.scheduler.placement import fits_ever
-from thresher.scheduler.pools import refill, refill_wanting, send_off, stop_leaving
-from thresher.scheduler.rates import saw_flow, saw_time, set_credit, set_window
-from thresher.scheduler.recovery import (
+from thresher.scheduler.nodes.capacity import size_of
+from thresher.scheduler.nodes.membership import on_node_joined, on_node_lost
+from thresher.scheduler.nodes.placement import placement_errors
+from thresher.scheduler.state import DONE, OPEN, PARKED, RUNNING, STARTING, UP, VOID, State, Task, Worker, chain
+from thresher.scheduler.work.backoff import enqueue_due
+from thresher.scheduler.work.backpressure import note_drained_worker, release, return_reserve
+from thresher.scheduler.work.dispatch import dispatch
+from thresher.scheduler.work.lineage import unlink
+from thresher.scheduler.work.recovery import (
     blame_unit,
     detach,
     fail,
-    forget,
-    forget_running,
-    give_way,
+    remove_running,
+    remove_void_task,
+    requeue_behind_parked,
     restart,
+    retry_task,
     setup_failed,
-    try_again,
     void,
     worker_lost,
 )
-from thresher.scheduler.recycle import on_memory_sample, on_worker_memory, recycle_old
-from thresher.scheduler.state import DONE, OPEN, PARKED, RUNNING, STARTING, UP, VOID, State, Task, Worker, chain
-from thresher.scheduler.unblock import unblock
-from thresher.scheduler.units import add_unit, emit, finish_unit, settle
+from thresher.scheduler.work.unblock import unblock
+from thresher.scheduler.work.units import add_unit, commit_if_complete, emit, finish_unit
+from thresher.scheduler.work.worker_queue import remove_from_queue, set_groups
+from thresher.scheduler.workers.autoscale import rebalance, set_initial_targets
+from thresher.scheduler.workers.pools import drain_worker, refill, refill_wanting, stop_drained
+from thresher.scheduler.workers.rates import record_flow, record_task_time, set_credit, set_window
+from thresher.scheduler.workers.recycle import on_memory_sample, on_worker_memory, recycle_old
 
 
 class Scheduler:
-    """Decides dispatch, backpressure, retries and commits of one run. `state` is for reading only."""
+    """Decides dispatch, backpressure, retries and commits of one run. Callers must not change `state`."""
 
     def __init__(self, spec: RunSpec) -> None:
         self.spec = spec
@@ -78,20 +78,20 @@ class Scheduler:
         set_window(self.state)
 
     def start(self) -> list[AnyAction]:
-        """The first actions, before any event: start the workers."""
+        """Return the actions before the first event: start the workers."""
         state = self.state
-        unplaceable = fits_ever(self.spec)
+        unplaceable = placement_errors(self.spec)
         if unplaceable:
             fail(state, "; ".join(unplaceable))
             return take_actions(state)
-        first_numbers(state)
+        set_initial_targets(state)
         set_window(state)
         for pool in sorted(state.pools, key=lambda pool: size_of(pool.need), reverse=True):
-            refill(state, pool)  # what is hardest to place has its place first
+            refill(state, pool)  # the workers that are hardest to place come first
         return take_actions(state)
 
     def step(self, event: AnyEvent) -> list[AnyAction]:
-        """Take one event and decide what to do. After Finish or Fail there is nothing more to do."""
+        """Process one event and return the resulting actions. Return none after Finish or Fail."""
         state = self.state
         if state.over:
             return []
@@ -100,14 +100,14 @@ class Scheduler:
             dispatch(state)
             if not state.running and state.unfinished:
                 unblock(state)
-            if state.fleet.leaving:
-                stop_leaving(state)
-            conclude(state)
+            if state.fleet.draining:
+                stop_drained(state)
+            finish_if_done(state)
         return take_actions(state)
 
 
 def take_actions(state: State) -> list[AnyAction]:
-    """The actions of this step; payloads are freed first, so that there is room for what follows."""
+    """Return the actions of this step. Payloads are released first, to make room for the rest."""
     actions = state.out
     if state.released:
         actions.insert(0, Release(tuple(state.released)))
@@ -116,8 +116,8 @@ def take_actions(state: State) -> list[AnyAction]:
     return actions
 
 
-def conclude(state: State) -> None:
-    """End the run when everything is committed, or when it was stopped and nothing is under way."""
+def finish_if_done(state: State) -> None:
+    """End the run if everything is committed, or if it was stopped and no task or commit is in progress."""
     if state.stopping:
         if state.running or state.commits:
             return
@@ -129,21 +129,21 @@ def conclude(state: State) -> None:
 
 
 def find_running(state: State, task_id: int, worker_id: int) -> Task | None:
-    """The task a worker reports about; None if the worker counts as lost."""
+    """Return the task that a worker reports about; None if the worker is considered lost."""
     if worker_id not in state.workers:
         if not 0 < worker_id < state.next_worker:
             raise IllegalEvent(f"worker {worker_id} reports about task {task_id}, but was never started")
         return None
     task = state.tasks.get(task_id)
     if task is None:
-        raise IllegalEvent(f"worker {worker_id} reports about task {task_id}, which waits nowhere and runs nowhere")
+        raise IllegalEvent(f"worker {worker_id} reports about task {task_id}, which neither waits nor runs")
     if task.state not in (RUNNING, VOID) or task.worker is None or task.worker.id != worker_id:
-        raise IllegalEvent(f"worker {worker_id} reports about a task that it does not run: {task.story()}")
+        raise IllegalEvent(f"worker {worker_id} reports about a task that it does not run: {task.describe()}")
     return task
 
 
 def drop_outputs(state: State, task: Task, outputs: tuple[Emitted, ...]) -> None:
-    """Free what a task of an old epoch emitted. Results are no payloads: the driver knows their epoch."""
+    """Free the outputs of a void task. Results are not payloads: the driver checks their epoch."""
     if task.op.emits:
         state.released.extend(output.task for output in outputs if output.task)
 
@@ -156,7 +156,7 @@ def on_units_listed(state: State, event: UnitsListed) -> None:
 
 
 def on_worker_ready(state: State, event: WorkerReady) -> None:
-    worker = known_worker(state, event.worker)
+    worker = live_worker(state, event.worker)
     if worker is None:
         return
     if worker.state != STARTING:
@@ -171,14 +171,13 @@ def on_worker_ready(state: State, event: WorkerReady) -> None:
         worker.node = event.node
         fleet.on_node.setdefault(worker.node, {})[worker.id] = worker
     if event.setup_s:
-        pool.setup_s = event.setup_s if not pool.measured_setup else (pool.setup_s + event.setup_s) / 2
-        pool.measured_setup = True
+        pool.setup_s = (pool.setup_s + event.setup_s) / 2 if pool.setup_s else event.setup_s
     pool.setup_failures = 0
     set_groups(worker, 0)
 
 
-def known_worker(state: State, worker_id: int) -> Worker | None:
-    """A worker that is not lost; None if it is."""
+def live_worker(state: State, worker_id: int) -> Worker | None:
+    """Return the worker; None if it is lost."""
     worker = state.workers.get(worker_id)
     if worker is None and not 0 < worker_id < state.next_worker:
         raise IllegalEvent(f"worker {worker_id} was never started; known are 1 to {state.next_worker - 1}")
@@ -186,13 +185,13 @@ def known_worker(state: State, worker_id: int) -> Worker | None:
 
 
 def on_worker_setup_failed(state: State, event: WorkerSetupFailed) -> None:
-    worker = known_worker(state, event.worker)
+    worker = live_worker(state, event.worker)
     if worker is not None:
         setup_failed(state, worker, event.message)
 
 
 def on_worker_lost(state: State, event: WorkerLost) -> None:
-    worker = known_worker(state, event.worker)
+    worker = live_worker(state, event.worker)
     if worker is not None:
         worker_lost(state, worker, event.reason, blamed=event.blamed)
 
@@ -203,7 +202,7 @@ def on_task_emitted(state: State, event: TaskEmitted) -> None:
         return
     task.busy_s += event.busy_s
     if state.measuring:
-        saw_flow(task.op, event.busy_s, len(event.outputs), 0)
+        record_flow(task.op, event.busy_s, len(event.outputs), 0)
     if task.state == VOID:
         drop_outputs(state, task, event.outputs)
     else:
@@ -217,23 +216,23 @@ def on_task_parked(state: State, event: TaskParked) -> None:
     worker = state.workers[event.worker]
     task.busy_s += event.busy_s
     if state.measuring:
-        saw_flow(task.op, event.busy_s, len(event.outputs), 0)
+        record_flow(task.op, event.busy_s, len(event.outputs), 0)
     if task.state == VOID:
         drop_outputs(state, task, event.outputs)
         detach(state, worker, task)
-        forget(state, task)
+        remove_void_task(state, task)
         state.out.append(Requeue(worker.id, (task.id,)))
         return
     emit(state, task, event.outputs)
-    let_go(state, worker, task)
+    remove_from_queue(state, worker, task)
     return_reserve(state, task)
     task.state = PARKED
     task.op.parks = True
     worker.parked[task.id] = task
-    if worker.leaving:
-        state.fleet.parked_leaving[worker.id] = worker
+    if worker.draining:
+        state.fleet.parked_draining[worker.id] = worker
     state.touched_workers.append(worker)
-    give_way(state, worker, task)
+    requeue_behind_parked(state, worker, task)
 
 
 def on_task_done(state: State, event: TaskDone) -> None:
@@ -244,24 +243,26 @@ def on_task_done(state: State, event: TaskDone) -> None:
     op, unit = task.op, task.unit
     worker.pool.losses = 0
     worker.done += 1
-    saw_time(state, task, event.busy_s)
+    record_task_time(state, task, event.busy_s)
     if state.measuring:
-        saw_flow(op, event.busy_s, len(event.outputs), 1)
+        record_flow(op, event.busy_s, len(event.outputs), 1)
     if task.state == VOID:
         detach(state, worker, task)
         drop_outputs(state, task, event.outputs)
-        forget(state, task)
+        remove_void_task(state, task)
         return
     if event.outputs:
         emit(state, task, event.outputs)
     detach(state, worker, task)
     release(state, task)
     if not worker.groups and worker.pool.dedicated is not None:
-        saw_dry(state, op)
+        note_drained_worker(state, op)
     task.state = DONE
     task.worker = None
     op.live -= 1
     del state.tasks[task.id]
+    if op.gathers:
+        state.touched_units.append(unit)
     if op.ordered:
         del unit.sinking[task.id]
     elif task.first is None:
@@ -272,7 +273,7 @@ def on_task_done(state: State, event: TaskDone) -> None:
             unit.sink_worker = worker
             worker.units[unit.name] = unit
     if unit.first is None:
-        settle(state, unit)
+        commit_if_complete(state, unit)
 
 
 def on_task_failed(state: State, event: TaskFailed) -> None:
@@ -282,21 +283,21 @@ def on_task_failed(state: State, event: TaskFailed) -> None:
     worker = state.workers[event.worker]
     detach(state, worker, task)
     if not event.blamed:
-        send_off(state, worker)
+        drain_worker(state, worker)
     if task.state == VOID:
-        forget(state, task)
+        remove_void_task(state, task)
         return
     reason = f"{event.error}: {event.message}" if event.error else event.message
     op, unit = task.op, task.unit
     if event.fatal:
-        fail(state, f"unit {unit.name!r} failed in op {op.index} {op.spec.name!r}: {reason}", unit, op)
+        fail(state, f"unit {unit.name!r} failed in {op.spec.name}: {reason}", unit, op)
     elif task.emitted or op.sink:
-        forget_running(state, task)
+        remove_running(state, task)
         if event.blamed:
             blame_unit(state, unit, op, reason)
         restart(state, unit, blamed=event.blamed)
     else:
-        try_again(state, task, reason, blamed=event.blamed)
+        retry_task(state, task, reason, blamed=event.blamed)
 
 
 def on_payload_lost(state: State, event: PayloadLost) -> None:

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A cluster in virtual time, and the replay of a recorded run: the scheduler without processes."""
+"""The scheduler in virtual time, without processes: simulated clusters for tests, rehearsals of runs, and replay."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Utilisation over time as SVG, and as one HTML page that needs nothing else."""
+"""Draw utilisation over time as SVG, and as one self-contained HTML page."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from html import escape
 
 import msgspec
 
-from thresher.core.sizes import show_size
+from thresher.core.arguments.sizes import show_size
 from thresher.simulate.rehearsal import Rehearsal, Series, short_name
 
 WIDTH, LEFT, RIGHT = 960, 64, 24
@@ -16,11 +16,11 @@ PANEL, GAP, TOP = 170, 62, 124
 COLOURS = ("#2f6db5", "#e08e2b", "#3d9a6a", "#c4524f", "#7a63b0", "#5aa9c9", "#b0763f", "#8a8f98")
 COMMIT_COLOUR = "#b9bec7"
 STEPS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
-"""Upper ends of a share's axis."""
+"""Possible upper ends of a share axis."""
 MOST_LETTERS = 60
-"""A longer name does not fit beside the others."""
+"""Maximum number of characters of a name in the legend."""
 MOST_FAILURES = 40
-"""More lines than this would hide the picture."""
+"""Maximum number of failures that are drawn as lines."""
 TIME_STEPS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 28800, 86400)
 STYLE = """\
 text{font:12px system-ui,-apple-system,"Segoe UI",sans-serif;fill:#3a4250}
@@ -34,16 +34,16 @@ text{font:12px system-ui,-apple-system,"Segoe UI",sans-serif;fill:#3a4250}
 
 
 class Panel(msgspec.Struct, frozen=True):
-    """One diagram: areas on top of each other."""
+    """One diagram of stacked areas."""
 
-    title: str  # what is shown
+    title: str  # title of the diagram
     top: str  # label of the upper end of the axis
     half: str  # label of its middle
     areas: tuple[tuple[str, str, tuple[float, ...]], ...]  # name, colour, heights from 0 to 1
 
 
 def svg(rehearsal: Rehearsal, name: str, machines: str) -> str:
-    """The picture."""
+    """Return the utilisation of a rehearsal as SVG."""
     facts = (
         f"{name}: {show_time(rehearsal.wall_s)} for {show_size(rehearsal.data_bytes)}",
         f"{rehearsal.nodes:,} × {machines}  ·  {show_rate(rehearsal)}",
@@ -56,7 +56,7 @@ def svg(rehearsal: Rehearsal, name: str, machines: str) -> str:
 
 
 def picture(label: str, facts: Sequence[str], panels: Sequence[Panel], end_s: float, more: Sequence[str] = ()) -> str:
-    """Panels below each other, under a title and two lines of facts; `more` is drawn on top of them."""
+    """Return panels as SVG, under a title and two lines of facts; `more` is drawn on top of them."""
     height = _height(panels)
     named = f'role="img" aria-label="{escape(label)}"'
     parts = [
@@ -78,7 +78,7 @@ def _height(panels: Sequence[Panel]) -> int:
 
 
 def html(rehearsal: Rehearsal, name: str, machines: str) -> str:
-    """One page: the picture, and the figures as tables."""
+    """Return one HTML page with the chart and the figures as tables."""
     resources = [
         (use.name, _amount(use.name, use.capacity), _amount(use.name, use.used), f"{use.share:.1%}")
         for use in rehearsal.resources
@@ -108,7 +108,7 @@ th,td{{text-align:left;padding:5px 12px 5px 0;border-bottom:1px solid #e4e7ec}}t
 
 
 def show_time(seconds: float) -> str:
-    """A time for people: 4.2 s, 3 min 20 s, 5 h 12 min, 3 d 4 h."""
+    """Format a time: 4.2 s, 3 min 20 s, 5 h 12 min, 3 d 4 h."""
     if seconds < 60:
         return f"{seconds:.1f} s"
     whole = round(seconds)
@@ -126,13 +126,15 @@ def _panels(rehearsal: Rehearsal) -> list[Panel]:
         panels.append(_shares("GPU", on_gpus, capacity["gpu"], gpu=True))
     if rehearsal.inflight_bytes:
         most = rehearsal.inflight_bytes
-        areas = (("batches between stages", COLOURS[5], tuple(level / most for level in _held(rehearsal.inflight))),)
+        areas = (
+            ("batches between stages", COLOURS[5], tuple(level / most for level in _fill_gaps(rehearsal.inflight))),
+        )
         panels.append(Panel("Memory in flight", show_size(most), show_size(most / 2), areas))
     return panels
 
 
-def _held(levels: Sequence[float]) -> list[float]:
-    """A level that nothing changed in a bin is that of the bin before."""
+def _fill_gaps(levels: Sequence[float]) -> list[float]:
+    """Fill bins without a change with the level of the bin before."""
     found: list[float] = []
     for level in levels:
         found.append(level if level or not found else found[-1])
@@ -140,7 +142,7 @@ def _held(levels: Sequence[float]) -> list[float]:
 
 
 def _shares(title: str, series: Sequence[Series], capacity: float, *, gpu: bool) -> Panel:
-    """Busy workers as parts of what there is."""
+    """Return busy workers as shares of the capacity."""
     weights = [(one.gpus if gpu else one.cpus) / capacity for one in series]
     bins = max((len(one.busy) for one in series), default=1)
     rows = [[busy * weight for busy in one.busy] for one, weight in zip(series, weights, strict=True)]
@@ -173,7 +175,7 @@ def _draw(panel: Panel, y: int, end_s: float) -> list[str]:
 
 
 def _failures(rehearsal: Rehearsal, height: int, end_s: float) -> list[str]:
-    """A line through all panels where a machine failed; where there are too many to tell apart, none."""
+    """Return a line through all panels for each failure of a machine; none if there are too many."""
     if not 0 < len(rehearsal.failures_s) <= MOST_FAILURES:
         return []
     parts = []
@@ -184,7 +186,7 @@ def _failures(rehearsal: Rehearsal, height: int, end_s: float) -> list[str]:
 
 
 def _areas(panel: Panel, bottom: int) -> list[str]:
-    """Areas on top of each other, the first one at the bottom."""
+    """Return stacked areas, the first one at the bottom."""
     parts = []
     floor: list[float] = [0.0] * max((len(heights) for _, _, heights in panel.areas), default=0)
     for name, colour, heights in panel.areas:
@@ -205,7 +207,7 @@ def _point(place: int, count: int, value: float, bottom: int) -> str:
 
 
 def _legend(panel: Panel, y: int) -> list[str]:
-    """Names of areas, from the right end to the left."""
+    """Return the names of areas, from right to left."""
     parts = []
     x = float(WIDTH - RIGHT)
     for name, colour, _ in reversed(panel.areas):
@@ -236,7 +238,7 @@ def _tick(seconds: float, step: float) -> str:
 
 
 def show_rate(rehearsal: Rehearsal) -> str:
-    """Bytes and records of the input in a second."""
+    """Return bytes and records of the input per second, as text."""
     records = f", {rehearsal.docs_per_s:,.0f} records/s" if rehearsal.docs else ""
     return f"{show_size(rehearsal.bytes_per_s)}/s{records}"
 

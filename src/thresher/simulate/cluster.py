@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A cluster in virtual time: performs actions, answers with events, and refuses every action that breaks the rules."""
+"""A cluster in virtual time for tests: performs actions, reports events, and raises on every illegal action."""
 
 from __future__ import annotations
 
@@ -10,19 +10,68 @@ from heapq import heappop, heappush
 from typing import Any
 
 from thresher.scheduler import actions, events
-from thresher.scheduler.actions import AnyAction
-from thresher.scheduler.backoff import MOST_S
+from thresher.scheduler.actions import AnyAction, StartWorker
 from thresher.scheduler.events import AnyEvent
-from thresher.scheduler.model import RunSpec, UnitSpec
+from thresher.scheduler.model import LOCAL_NODE, RunSpec, UnitSpec
+from thresher.scheduler.work.backoff import MAX_DELAY_S
 from thresher.simulate.behaviour import Behaviour, Path, RuleBroken
-from thresher.simulate.places import Places
 from thresher.simulate.worker import SimulatedWorker
 
-QUIET_S = 2 * MOST_S  # time in which nothing but Ticks happens, after which nothing ever will
+QUIET_S = 2 * MAX_DELAY_S  # time with nothing but Ticks after which no further event will come
+ROUNDING = 1e-4  # relative tolerance for sums of shares
+Key = tuple[str, object]  # node, and a device's index, "memory" or the name of a resource
+
+
+class NodeResources:
+    """Devices, host memory and named resources in use, counted independently of the scheduler."""
+
+    def __init__(self, spec: RunSpec) -> None:
+        self.spec = spec
+        self.nodes = {node.node: node for node in spec.nodes}
+        self.used: dict[Key, float] = {}
+        self.down: set[str] = set()  # nodes that are lost
+
+    def allocate(self, action: StartWorker) -> None:
+        """Take the resources of a worker that starts. Raise RuleBroken if a node has not enough of them."""
+        if action.node not in self.nodes and (self.nodes or action.node != LOCAL_NODE):
+            raise RuleBroken(f"worker {action.worker} is started on {action.node!r}, which is not a node")
+        for key, (amount, total) in self._takes(action.op, action.node, action.devices).items():
+            self.used[key] = self.used.get(key, 0.0) + amount
+            if self.used[key] > total * (1 + ROUNDING):
+                worker = f"worker {action.worker} of op {action.op}"
+                raise RuleBroken(f"{key} has {total}, {worker} would make it {self.used[key]}")
+
+    def free(self, op: int | None, node: str, devices: tuple[int, ...]) -> None:
+        """Free the resources of a worker that is gone."""
+        for key, (amount, _) in self._takes(op, node, devices).items():
+            self.used[key] -= amount
+
+    def _takes(self, op: int | None, node: str, devices: tuple[int, ...]) -> dict[Key, tuple[float, float]]:
+        """Return (node, resource) -> (amount that a worker takes, amount of the node)."""
+        if op is None:
+            if devices:
+                raise RuleBroken(f"a shared worker has devices {devices}")
+            return {}
+        spec = self.spec.ops[op]
+        wanted = max(1, int(spec.gpus)) if spec.gpus or spec.gpu_memory_bytes else 0
+        if len(set(devices)) != wanted:
+            raise RuleBroken(f"a worker of op {op} has devices {devices}; it needs {wanted}")
+        takes: dict[Key, tuple[float, float]] = {}
+        for device in devices:
+            if spec.gpu_memory_bytes:
+                share = spec.gpu_memory_bytes / self.nodes[node].gpus[device]
+            else:
+                share = min(spec.gpus, 1.0)
+            takes[node, device] = (share, 1.0)
+        if node in self.nodes and self.nodes[node].memory_bytes:
+            takes[node, "memory"] = (spec.memory_bytes, self.nodes[node].memory_bytes)
+        for name, amount in spec.custom.items():
+            takes[node, name] = (amount, self.nodes[node].custom.get(name, 0.0))
+        return takes
 
 
 class Payload:
-    """What a task is, as the cluster knows it."""
+    """The payload of a task, as the cluster knows it."""
 
     __slots__ = ("nbytes", "path", "unit")
 
@@ -33,12 +82,12 @@ class Payload:
 
 
 class SimulatedCluster:
-    """perform(action) and poll() -> events, like every cluster; `now` is virtual."""
+    """A cluster with `perform(action)` and `poll() -> events`; `now` is virtual time."""
 
     def __init__(self, spec: RunSpec, units: list[UnitSpec], behaviour: Behaviour) -> None:
         self.spec = spec
         self.behaviour = behaviour
-        self.places = Places(spec)
+        self.resources = NodeResources(spec)
         self.specs = {unit.unit: unit for unit in units}
         self.now = 0.0
         self.workers: dict[int, SimulatedWorker] = {}
@@ -47,7 +96,7 @@ class SimulatedCluster:
         self.started = 0
         self.failed_tasks: dict[tuple[int, str, Path], int] = {}
         self.failed_commits: dict[str, int] = {}
-        self.committed: dict[str, list[Path]] = {}  # unit -> what its sink saw, in order
+        self.committed: dict[str, list[Path]] = {}  # unit -> tasks that its sink received, in order
         self.commit_count: dict[str, int] = {}
         self.ended: str | None = None
         self.commit_times: list[float] = []
@@ -59,7 +108,7 @@ class SimulatedCluster:
         self._pending: list[tuple[float, int, Callable[[], None]]] = []
         self._sequence = 0
         self._events: deque[AnyEvent] = deque()
-        for when, which in behaviour.deaths:
+        for when, which in behaviour.crashes:
             self.after(when, partial(self._kill, which))
         for when, which in behaviour.payload_losses:
             self.after(when, partial(self._lose_payload, which))
@@ -70,10 +119,10 @@ class SimulatedCluster:
         if behaviour.tick_s:
             self.after(behaviour.tick_s, self._tick)
         if behaviour.stop_s is not None:
-            self.after(behaviour.stop_s, partial(self.report, events.StopRequested("asked to")))
+            self.after(behaviour.stop_s, partial(self.report, events.StopRequested("requested")))
 
     def after(self, delay_s: float, what: Callable[[], None]) -> None:
-        """Do something later in virtual time."""
+        """Call `what` after a delay in virtual time."""
         self._sequence += 1
         heappush(self._pending, (self.now + delay_s, self._sequence, what))
 
@@ -82,9 +131,9 @@ class SimulatedCluster:
         self._events.append(event)
 
     def poll(self) -> list[AnyEvent]:
-        """Let time pass until something happens. An empty list means that nothing ever will."""
+        """Advance time to the next event. An empty list means that no further event will come."""
         if self._stopped_with_work is not None and self.ended is None:
-            raise RuleBroken(f"worker {self._stopped_with_work.id} was stopped while it had work")
+            raise RuleBroken(f"worker {self._stopped_with_work.id} was stopped while it held tasks")
         while not self._events and self._pending:
             self.now, _, what = heappop(self._pending)
             what()
@@ -93,19 +142,19 @@ class SimulatedCluster:
         return found
 
     def perform(self, action: AnyAction) -> None:
-        """Do what the scheduler decided."""
+        """Perform an action of the scheduler."""
         self._quiet_since = self.now
         _PERFORM[type(action)](self, action)
 
     def live_worker(self, worker_id: int) -> SimulatedWorker | None:
-        """A worker; None if it has died, which the scheduler may not know yet."""
+        """Return the worker; None if it has crashed, which the scheduler may not know yet."""
         worker = self.workers.get(worker_id)
         if worker is None:
             raise RuleBroken(f"worker {worker_id} was never started")
         return worker if worker.alive else None
 
     def new_payload(self, unit: str, path: Path, nbytes: int) -> int:
-        """Keep what a task emitted; gives the new task's id."""
+        """Store the payload of an emitted task and return the task's id."""
         task = self.next_task
         self.next_task += 1
         self.payloads[task] = Payload(unit, path, nbytes)
@@ -118,11 +167,11 @@ class SimulatedCluster:
             raise RuleBroken(f"worker {action.worker} is started twice")
         worker = SimulatedWorker(self, action)
         self.workers[action.worker] = worker
-        self.places.enter(action)
+        self.resources.allocate(action)
         self.started += 1
         self.numbers.append((self.now, action.op, 1))
-        if action.node in self.places.down:
-            worker.end()  # its NodeLost is under way
+        if action.node in self.resources.down:
+            worker.end()  # the NodeLost is on its way
         elif self.started <= self.behaviour.setup_failures:
             self.after(self.behaviour.setup_s(action.op), worker.setup_failed)
         else:
@@ -132,7 +181,7 @@ class SimulatedCluster:
         worker = self.live_worker(action.worker)
         if worker is not None:
             self.numbers.append((self.now, worker.op, -1))
-            worker.leave_place()
+            worker.free_resources()
             self._send(worker, partial(self._end_worker, worker))
 
     def _end_worker(self, worker: SimulatedWorker) -> None:
@@ -141,9 +190,9 @@ class SimulatedCluster:
         worker.end()
 
     def _lose_node(self, node: str, back_s: float) -> None:
-        if node in self.places.down or self.ended is not None:
+        if node in self.resources.down or self.ended is not None:
             return
-        self.places.down.add(node)
+        self.resources.down.add(node)
         for worker in self.workers.values():
             if worker.alive and worker.node == node:
                 worker.end()
@@ -151,7 +200,7 @@ class SimulatedCluster:
         self.after(self.behaviour.latency_s + back_s, partial(self._node_is_back, node))
 
     def _node_is_back(self, node: str) -> None:
-        self.places.down.discard(node)
+        self.resources.down.discard(node)
         self.report(events.NodeJoined(node))
 
     def _tick(self) -> None:
@@ -164,7 +213,7 @@ class SimulatedCluster:
     def _kill(self, which: int) -> None:
         live = [worker for worker in self.workers.values() if worker.alive]
         if live and self.ended is None:
-            live[which % len(live)].die()
+            live[which % len(live)].crash()
 
     def _lose_payload(self, which: int) -> None:
         if self.payloads and self.ended is None:
@@ -196,7 +245,7 @@ class SimulatedCluster:
     def _requeue(self, action: actions.Requeue) -> None:
         worker = self.live_worker(action.worker)
         if worker is not None:
-            self._send(worker, partial(worker.give_back, action))
+            self._send(worker, partial(worker.drop_tasks, action))
 
     def _release(self, action: actions.Release) -> None:
         for task in action.tasks:
@@ -214,7 +263,7 @@ class SimulatedCluster:
             self._send(worker, partial(worker.commit, action))
 
     def commit(self, action: actions.Commit, seen: list[Path]) -> AnyEvent:
-        """Record a unit, or fail to; gives the event that says so."""
+        """Commit a unit or fail to, and return the event."""
         failures = self.failed_commits.get(action.unit, 0)
         if failures < self.behaviour.commit_failures:
             self.failed_commits[action.unit] = failures + 1

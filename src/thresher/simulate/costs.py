@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What simulated tasks cost and emit: drawn from a profile, scaled by bytes.
+"""Draw the cost and the outputs of simulated tasks from a profile, scaled by bytes.
 
-Samples are dealt like cards: every one once, in random order, then all of them again. So the mean of what is dealt is
-the mean of what was measured, also where a run is short.
+Samples are drawn without replacement in random order, then all of them again. So the mean of the drawn samples is the
+measured mean, even in a short run.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from thresher.simulate.profile import CommitSample, OpProfile, Output, TaskSampl
 
 Card = TypeVar("Card")
 LEAST_SHARE = 0.1
-"""A call takes at least this part of the time that its stages take."""
+"""A call takes at least this share of the time of its stages."""
 NO_OUTPUT: tuple[Output, ...] = ()
 
 
 class Drawn(NamedTuple):
-    """What one task will take and give."""
+    """Cost and outputs of one task."""
 
-    held_s: float  # time that it holds its worker
-    busy_s: float  # time inside its stages, which is what workers tell
-    outputs: tuple[Output, ...]  # what it emits
+    held_s: float  # time that it occupies its worker
+    busy_s: float  # time inside its stages, as workers report it
+    outputs: tuple[Output, ...]  # emitted batches
 
 
 class Deck(Generic[Card]):
-    """Deals its cards in random order, again and again."""
+    """Draws cards without replacement in random order, and starts over when none is left."""
 
     __slots__ = ("_cards", "_random", "_waiting")
 
@@ -38,7 +38,7 @@ class Deck(Generic[Card]):
         self._waiting: list[Card] = []
 
     def deal(self) -> Card:
-        """The next card."""
+        """Return the next card."""
         if not self._waiting:
             self._waiting = self._cards.copy()
             self._random.shuffle(self._waiting)
@@ -46,7 +46,7 @@ class Deck(Generic[Card]):
 
 
 class OpCosts:
-    """Draws tasks of one op."""
+    """Draws the costs of tasks of one op."""
 
     __slots__ = ("_deck", "_source", "at_once", "cold_s", "emits", "most_outputs", "overhead_s")
 
@@ -60,7 +60,7 @@ class OpCosts:
         self.most_outputs = max(len(sample.outputs) for sample in profile.samples)
 
     def draw(self, in_bytes: int) -> Drawn:
-        """One task of so many bytes."""
+        """Return the cost of one task with `in_bytes` of input."""
         sample = self._deck.deal()
         scale = in_bytes / sample.in_bytes if in_bytes and sample.in_bytes else 1.0
         busy_s = sample.busy_s * scale
@@ -71,11 +71,11 @@ class OpCosts:
             return Drawn(held_s, busy_s, NO_OUTPUT)
         if 0.999 < scale < 1.001:
             return Drawn(held_s, busy_s, sample.outputs)
-        return Drawn(held_s, busy_s, _more(sample, scale) if self._source else _larger(sample, scale))
+        return Drawn(held_s, busy_s, _scale_count(sample, scale) if self._source else _scale_sizes(sample, scale))
 
 
 class CommitCosts:
-    """Draws commits: what the quickest one took is the same for every unit, what goes beyond grows with its bytes."""
+    """Draws the costs of commits: the time of the quickest one is fixed, the rest is scaled by bytes."""
 
     __slots__ = ("_deck", "_least_s")
 
@@ -84,19 +84,19 @@ class CommitCosts:
         self._least_s = min(sample.held_s for sample in samples)
 
     def draw(self, in_bytes: int) -> float:
-        """Time that a commit holds its worker."""
+        """Return the time that a commit occupies its worker."""
         sample = self._deck.deal()
         scale = in_bytes / sample.in_bytes if in_bytes and sample.in_bytes else 1.0
         return self._least_s + (sample.held_s - self._least_s) * scale
 
 
-def _larger(sample: TaskSample, scale: float) -> tuple[Output, ...]:
-    """A larger batch makes as many batches, each of them larger."""
+def _scale_sizes(sample: TaskSample, scale: float) -> tuple[Output, ...]:
+    """Scale the size of each output, for tasks that read a batch."""
     return tuple(Output(max(1, int(out.nbytes * scale)), out.unit, out.closes) for out in sample.outputs)
 
 
-def _more(sample: TaskSample, scale: float) -> tuple[Output, ...]:
-    """A larger file makes more batches of the same size, and more units where it is a stream."""
+def _scale_count(sample: TaskSample, scale: float) -> tuple[Output, ...]:
+    """Scale the number of outputs (and of units of a stream), for tasks that read a file."""
     outputs = sample.outputs
     units = 1 + max(out.unit for out in outputs)
     found = []

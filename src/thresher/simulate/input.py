@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The input of a rehearsal: files like those of the profile, as much of them as is asked for, cut into units."""
+"""Make the input of a rehearsal: files like those of the profile, up to a given size, cut into units."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from thresher.scheduler.model import OpSpec, UnitSpec
 from thresher.simulate.profile import FileSample, RunProfile, op_key
 
 MOST_UNITS = 5_000_000
-"""More than this would not fit memory; `file_bytes` makes them larger."""
+"""Limit for the number of units, which must fit in memory; larger files make fewer of them."""
 
 
 def make_units(
@@ -22,7 +22,7 @@ def make_units(
     file_bytes: int | None = None,
     block_bytes: int | None = None,
 ) -> list[UnitSpec]:
-    """The units of so much data. Files are those of the profile, over and over, or all of one size."""
+    """Return the units of `data_bytes` of input. Files are those of the profile, repeated, or all of one size."""
     entries = {op_key(op): op.index for op in ops if op.source}
     total = data_bytes if data_bytes is not None else profile.input_bytes
     if not profile.files or not profile.input_bytes:
@@ -47,7 +47,7 @@ def make_units(
 
 
 def _files(profile: RunProfile, total: int, file_bytes: int | None) -> Iterator[FileSample]:
-    """Files up to `total` bytes; the last one is cut where the data ends."""
+    """Yield files up to `total` bytes; the last one is truncated."""
     files = [file for file in profile.files if file.nbytes]
     largest = max(files, key=lambda file: file.nbytes)
     if file_bytes is not None:
@@ -67,7 +67,7 @@ def _files(profile: RunProfile, total: int, file_bytes: int | None) -> Iterator[
 
 
 def _unit_count(file: FileSample, block_bytes: int | None) -> int:
-    """Units of a file: as many as in the profile, unless the recipe asks for blocks of quite another size."""
+    """Return the number of units of a file: as in the profile, unless the recipe sets a very different block size."""
     if block_bytes is None:
         return file.units
     measured = file.nbytes / file.units

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From the event log of a run to its profile: one pass over the lines.
+"""Measure the profile of a run from its event log, in one pass over the lines.
 
-A worker does one thing at a time, in the order in which it was sent. So the time a task held its worker is the time
-from when it was sent, or from the end of what came before it there, to its own end. What of it was not spent in stages
-is overhead. It may be negative where a worker commits in the middle of a task, and counts as time of the commit then.
+A worker runs one item at a time, in the order in which they were sent. So the time that a task occupied its worker is
+the time from when it was sent, or from the end of the previous item, to its own end. The part that was not spent in
+stages is overhead. It may be negative if a worker commits in the middle of a task; this time counts for the commit.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from thresher.simulate.profile import (
 from thresher.simulate.replay import LogError, read_line
 
 DRIVER_MOST_S = 0.0005
-"""Events that follow each other more slowly than this did not wait for the driver."""
+"""Events with a larger distance did not wait for the driver."""
 DRIVER_LEAST_EVENTS = 50
-"""So many events must have followed each other at once for their distance to count."""
+"""Minimum number of consecutive events for which their distance is used."""
 WARM_LEAST = 4
-"""So many tasks must remain when the first one of each worker is left out."""
+"""Minimum number of tasks that must remain when the first one of each worker is left out."""
 
 
 class _Task:
-    """A task that was dispatched and has not ended."""
+    """A dispatched task that has not ended."""
 
     __slots__ = ("busy_s", "cold", "held_s", "op", "outputs", "sent_s", "stages", "unit", "units")
 
@@ -50,7 +50,7 @@ class _Task:
         self.unit = unit
         self.sent_s = sent_s
         self.busy_s = 0.0
-        self.held_s = 0.0  # time that it held its worker
+        self.held_s = 0.0  # time that it occupied its worker
         self.cold = False  # the first of its op in its worker
         self.outputs: list[Output] = []
         self.units: dict[str, int] = {}  # unit of a stream -> its number
@@ -58,16 +58,16 @@ class _Task:
 
 
 class _Op:
-    """What is known of an op so far."""
+    """Measurements of an op so far."""
 
     def __init__(self) -> None:
-        self.samples: list[tuple[bool, float, TaskSample]] = []  # cold, time it held its worker, the rest
-        self.start_s: list[float] = []  # of workers of its own
-        self.late_ends = 0  # tasks that had emitted everything before their end was told
+        self.samples: list[tuple[bool, float, TaskSample]] = []  # cold, time it occupied its worker, the rest
+        self.start_s: list[float] = []  # setup times of dedicated workers
+        self.late_ends = 0  # tasks that had emitted everything before their end was reported
 
 
 class LogFold:
-    """Takes every line of a log; `profile` says what they came to."""
+    """A fold over the lines of a log; `profile` returns the result."""
 
     def __init__(self, spec: RunSpec, stages: tuple[str, ...]) -> None:
         self._spec = spec
@@ -76,7 +76,7 @@ class LogFold:
         self._tasks: dict[int, _Task] = {}
         self._nbytes: dict[int, int] = {}
         self._units: dict[str, Any] = {}
-        self._free_s: dict[int, float] = {}  # worker -> end of what it did last
+        self._free_s: dict[int, float] = {}  # worker -> end of its last item
         self._started: dict[int, tuple[float, int | None]] = {}
         self._seen: set[tuple[int, int]] = set()
         self._commit_sent: dict[str, tuple[int, float]] = {}
@@ -92,7 +92,7 @@ class LogFold:
         """Time of the last line."""
 
     def take(self, t: float, item: Any) -> None:
-        """One line."""
+        """Process one line."""
         self.end_s = t
         if isinstance(item, ev.Event):
             if self._last_event_s >= 0 and 0 < t - self._last_event_s < DRIVER_MOST_S:
@@ -146,7 +146,7 @@ class LogFold:
         self._count(task, event.tally)
 
     def _count(self, task: _Task, tally: Any) -> None:
-        """Tallies are lists in a log: records read, written, stages by number, bytes of a stream."""
+        """Add a tally, which is a list in a log: records read, written, stages by number, bytes of a stream."""
         if not isinstance(tally, list):
             return
         self._docs += tally[0]
@@ -155,8 +155,8 @@ class LogFold:
             found[0] += stage[10]
             found[1] += stage[2]
 
-    def _held(self, t: float, worker: int, sent_s: float) -> float:
-        """How long something that ends now held its worker."""
+    def _occupied_s(self, t: float, worker: int, sent_s: float) -> float:
+        """Return how long an item that ends now occupied its worker."""
         began_s = max(sent_s, self._free_s.get(worker, 0.0))
         self._free_s[worker] = t
         return max(0.0, t - began_s)
@@ -165,7 +165,7 @@ class LogFold:
         self._emitted(t, event)
         task = self._tasks.get(event.task)
         if task is not None:
-            task.held_s += self._held(t, event.worker, task.sent_s)
+            task.held_s += self._occupied_s(t, event.worker, task.sent_s)
 
     def _done(self, t: float, event: ev.TaskDone) -> None:
         self._emitted(t, event)
@@ -173,7 +173,7 @@ class LogFold:
         if task is None:
             return
         self._ops[task.op].late_ends += bool(task.outputs) and not event.outputs
-        held_s = task.held_s + self._held(t, event.worker, task.sent_s)
+        held_s = task.held_s + self._occupied_s(t, event.worker, task.sent_s)
         cold = (event.worker, task.op) not in self._seen
         self._seen.add((event.worker, task.op))
         nbytes = self._nbytes.pop(event.task, 0)
@@ -191,7 +191,9 @@ class LogFold:
         sent = self._commit_sent.pop(event.unit, None)
         if sent is not None:
             unit = self._units.get(event.unit)
-            self._commits.append(CommitSample(unit.nbytes if unit is not None else 0, self._held(t, sent[0], sent[1])))
+            self._commits.append(
+                CommitSample(unit.nbytes if unit is not None else 0, self._occupied_s(t, sent[0], sent[1]))
+            )
 
     def _sampled(self, t: float, event: ev.MemorySample) -> None:
         self._memory = max(self._memory, event.used_bytes)
@@ -199,7 +201,7 @@ class LogFold:
     # -- the end ------------------------------------------------------------------------------------------------------
 
     def profile(self, wall_s: float) -> RunProfile:
-        """What the log came to; `wall_s` is what the whole run took."""
+        """Return the profile; `wall_s` is the time of the whole run."""
         gaps = sorted(self._gaps)
         driver_s = median(gaps) if len(gaps) >= DRIVER_LEAST_EVENTS else DRIVER_EVENT_S
         starts = sorted(self._starts)
@@ -230,7 +232,7 @@ class LogFold:
 
 
 def _op_profile(op: OpSpec, found: _Op, driver_s: float) -> OpProfile:
-    """Draw from warm tasks where there are enough; what the cold ones took longer is a cost of each worker."""
+    """Return the profile of an op: samples of warm tasks if there are enough, and the extra time of cold ones."""
     warm = [(held_s, sample) for cold, held_s, sample in found.samples if not cold]
     cold = [(held_s, sample) for is_cold, held_s, sample in found.samples if is_cold]
     if len(warm) < WARM_LEAST:
@@ -253,7 +255,7 @@ def _op_profile(op: OpSpec, found: _Op, driver_s: float) -> OpProfile:
 
 
 def load_profile(run_dir: str) -> RunProfile:
-    """The profile of the last attempt of a run that left an event log."""
+    """Return the profile of the last attempt of a run with an event log."""
     folder = os.path.join(run_dir, "events")
     attempts = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
     if not attempts:
@@ -276,7 +278,7 @@ def load_profile(run_dir: str) -> RunProfile:
 
 
 def _wall_s(run_dir: str, attempts: int) -> float | None:
-    """What the run took, where one attempt did all of it."""
+    """Return the time of the run, if one attempt did all of it."""
     try:
         with open(os.path.join(run_dir, "report.json"), encoding="utf-8") as file:
             report = json.load(file)
@@ -287,7 +289,7 @@ def _wall_s(run_dir: str, attempts: int) -> float | None:
 
 
 def measure(lines: Iterable[bytes], stages: tuple[str, ...], wall_s: float | None = None) -> RunProfile:
-    """The profile of one attempt; LogError for lines that are no log."""
+    """Return the profile of one attempt. Raise LogError for lines that are not an event log."""
     fold: LogFold | None = None
     for number, line in enumerate(lines):
         found = read_line(number, line)

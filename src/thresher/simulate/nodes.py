@@ -1,32 +1,39 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The machines of a rehearsal, as people write them: `64cpu,512GB,8gpu,80GB`.
+"""The machines of a rehearsal: their text form `64cpu,512GB,8gpu,80GB`, the plan for them, and their cost.
 
-A size belongs to what stands before it: behind `cpu` it is the memory of the machine, behind `gpu` that of each
-accelerator. `name=number` is a named resource.
+A size refers to the part before it: after `cpu` it is the memory of the machine, after `gpu` that of each accelerator.
+`name=number` is a named resource.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import re
 
 import msgspec
 
-from thresher.core.sizes import parse_size, show_size
+from thresher.core.arguments.sizes import parse_size, show_size
+from thresher.core.pipeline import Pipeline
+from thresher.core.planning.plan import Plan, make_plan
 from thresher.errors import UsageError
-from thresher.scheduler.model import NodeSpec
+from thresher.runtime.executor import Limits
+from thresher.runtime.specs import PAYLOAD_SHARE, refuse_misfits, run_spec
+from thresher.scheduler.model import NodeSpec, RunSpec
 
 EXAMPLE = '"64cpu,512GB,8gpu,80GB"'
 MEMORY_PER_CPU = 4 * 10**9
-"""Host memory of a machine whose text names none."""
+"""Host memory per CPU if the text names none."""
+MEMORY_SHARE = 0.6
+"""Share of a machine's memory that a run may use, as in a local run by default."""
 GPU_MEMORY = 80 * 10**9
-"""Memory of each accelerator where the text names none."""
+"""Memory of each accelerator if the text names none."""
 
 _COUNT = re.compile(r"(\d+(?:\.\d+)?)\s*(cpu|gpu)s?")
 _NAMED = re.compile(r"([A-Za-z_][\w-]*)\s*=\s*(\d+(?:\.\d+)?)")
 
 
 class NodeText(msgspec.Struct, frozen=True):
-    """What one machine has."""
+    """Resources of one machine."""
 
     cpus: float  # cores
     memory_bytes: int  # host memory
@@ -42,7 +49,7 @@ class NodeText(msgspec.Struct, frozen=True):
 
 
 def parse_node(text: str) -> NodeText:
-    """A machine from its text; UsageError says what is wrong with which part of it."""
+    """Parse the text form of a machine. Raise UsageError for a part that is not valid."""
     cpus = gpus = memory = gpu_memory = 0.0
     custom: dict[str, float] = {}
     last = ""
@@ -82,13 +89,13 @@ def _size(text: str, part: str) -> int:
 
 def _refused(text: str, why: str) -> UsageError:
     return UsageError(
-        f"--node: {text!r} is no machine: {why}. Write its CPUs, the size of its memory, its GPUs and the memory of "
+        f"--node: {text!r} is not a machine: {why}. Write its CPUs, the size of its memory, its GPUs and the memory of "
         f"each, such as {EXAMPLE}"
     )
 
 
 def make_nodes(text: NodeText, count: int) -> tuple[NodeSpec, ...]:
-    """So many machines of one kind."""
+    """Return `count` machines of one kind."""
     width = len(str(count))
     return tuple(
         NodeSpec(
@@ -100,3 +107,37 @@ def make_nodes(text: NodeText, count: int) -> tuple[NodeSpec, ...]:
         )
         for number in range(count)
     )
+
+
+def cluster_plan(
+    pipeline: Pipeline, limits: Limits, machine: NodeText, count: int, workers: int | None = None
+) -> tuple[Plan, RunSpec]:
+    """Return the plan and the spec that a run on these machines would have; by default one worker per core.
+
+    `limits` are the executor settings of the recipe, apart from workers and memory.
+    """
+    shared = workers if workers is not None else max(1, int(machine.cpus * count))
+    memory = int(machine.memory_bytes * MEMORY_SHARE)
+    limits = dataclasses.replace(limits, shared_workers=shared, memory_bytes=memory)
+    plan = make_plan(pipeline, limits.plan_settings(keep_dropped=False))
+    spec = msgspec.structs.replace(
+        run_spec(plan, limits),
+        nodes=make_nodes(machine, count),
+        budget_bytes=max(1, memory * count // PAYLOAD_SHARE),
+    )
+    refuse_misfits(spec, "simulate")
+    return plan, spec
+
+
+class Cost(msgspec.Struct, frozen=True):
+    """Cost of a run, in the currency of the price."""
+
+    per_node_hour: float  # the price
+    total: float  # of the whole run
+    per_tb: float  # for 10^12 bytes of input
+
+
+def cost_of(wall_s: float, nodes: int, data_bytes: int, per_node_hour: float) -> Cost:
+    """Return the cost of a run. Every machine is paid from start to end, busy or not."""
+    total = wall_s / 3600 * nodes * per_node_hour
+    return Cost(per_node_hour, total, total / (data_bytes / 10**12) if data_bytes else 0.0)

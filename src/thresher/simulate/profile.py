@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an earlier run tells about the cost of its stages, as far as a rehearsal needs it."""
+"""The profile of an earlier run: the measured costs that a rehearsal draws from."""
 
 from __future__ import annotations
 
@@ -11,88 +11,88 @@ from thresher.errors import UsageError, nearest
 from thresher.scheduler.model import OpSpec
 
 DRIVER_EVENT_S = 80e-6
-"""Time the driver takes for one event, where a log is too short to tell."""
+"""Time of the driver for one event, if a log is too short to measure it."""
 
 
 class Output(msgspec.Struct, frozen=True, gc=False):
     """One batch that a task emitted."""
 
-    nbytes: int  # its size; -1: no batch, the entry only closes a unit
-    unit: int = 0  # in a stream: number of the unit it belongs to, from 0
+    nbytes: int  # size; -1: no batch, the entry only closes a unit
+    unit: int = 0  # in a stream: number of its unit, from 0
     closes: bool = False  # in a stream: the last of its unit
 
 
 class TaskSample(msgspec.Struct, frozen=True, gc=False):
-    """One task that was run."""
+    """One measured task."""
 
-    in_bytes: int  # of its payload, or of the unit it read
+    in_bytes: int  # size of its payload, or of the unit it read
     busy_s: float  # time inside stages
-    outputs: tuple[Output, ...] = ()  # what it emitted
-    stages: dict[str, tuple[float, int]] = {}  # stage -> time inside it, bytes that went into it
+    outputs: tuple[Output, ...] = ()  # emitted batches
+    stages: dict[str, tuple[float, int]] = {}  # stage -> time inside it, input bytes
 
 
 class OpProfile(msgspec.Struct, frozen=True):
-    """What the tasks of one op did."""
+    """Measured tasks of one op."""
 
-    name: str  # as in the log
-    samples: tuple[TaskSample, ...]  # tasks to draw from; each worker's first one is left out where there are enough
-    overhead_s: float  # time that a task held its worker beyond its stages: messages, payloads, waiting for the driver
-    cold_s: float = 0.0  # what the first task of a worker took longer than others
-    start_s: float | None = None  # time until a worker of its own was ready; None: it had none
-    at_once: bool = False  # its last output came with the news of its end, always: it never parks behind that
+    name: str  # name in the log
+    samples: tuple[TaskSample, ...]  # tasks to draw from; without each worker's first one, if there are enough
+    overhead_s: float  # time that a task occupied its worker beyond its stages: messages, payloads, the driver
+    cold_s: float = 0.0  # extra time of the first task of a worker
+    start_s: float | None = None  # setup time of a dedicated worker; None: it had none
+    at_once: bool = False  # its last output was always reported with its end: it never parks after that
 
     @property
     def busy_s(self) -> float:
-        """Mean time of a task inside stages."""
+        """Return the mean time of a task inside stages."""
         return sum(sample.busy_s for sample in self.samples) / len(self.samples)
 
 
 class FileSample(msgspec.Struct, frozen=True, gc=False):
     """One input file, or one pack of small ones."""
 
-    nbytes: int  # its size
-    units: int  # units it was cut into before the run
-    op: tuple[str, ...]  # key of the op that it enters at
+    nbytes: int  # size
+    units: int  # number of units it was cut into before the run
+    op: tuple[str, ...]  # key of its entry op
     stream: bool = False  # cut while it is read
 
 
 class CommitSample(msgspec.Struct, frozen=True, gc=False):
-    """One unit that was committed."""
+    """One measured commit."""
 
-    in_bytes: int  # of the unit's input; 0: not known, as it was cut from a stream
-    held_s: float  # time that it held its worker
+    in_bytes: int  # size of the unit's input; 0: unknown, because it was cut from a stream
+    held_s: float  # time that it occupied its worker
 
 
 class RunProfile(msgspec.Struct, frozen=True):
-    """Everything that a rehearsal takes from an earlier run."""
+    """Measurements of an earlier run that a rehearsal uses."""
 
     stages: tuple[str, ...]  # names of the stages of its pipeline
-    ops: dict[tuple[str, ...], OpProfile]  # by `op_key`
-    files: tuple[FileSample, ...]  # its input
-    docs: int = 0  # records it read
-    commits: tuple[CommitSample, ...] = (CommitSample(0, 0.005),)  # its commits
-    start_s: float = 0.05  # time until a shared worker was ready
-    start_gap_s: float = 0.0  # time between two workers of one machine that start together
+    ops: dict[tuple[str, ...], OpProfile]  # profiles by `op_key`
+    files: tuple[FileSample, ...]  # input files
+    docs: int = 0  # records read
+    commits: tuple[CommitSample, ...] = (CommitSample(0, 0.005),)  # measured commits
+    start_s: float = 0.05  # setup time of a shared worker
+    start_gap_s: float = 0.0  # delay between two workers of one machine that start together
     listing_s: float = 0.0  # time until the first units were listed
     outside_s: float = 0.0  # time of the run before and after the driver's loop
-    driver_event_s: float = DRIVER_EVENT_S  # time the driver takes for one event
+    driver_event_s: float = DRIVER_EVENT_S  # time of the driver for one event
     worker_bytes: int = 0  # memory of one worker without payloads
-    workers: int = 1  # shared workers it had
+    workers: int = 1  # number of shared workers
 
     @property
     def input_bytes(self) -> int:
-        """Size of all files."""
+        """Return the size of all files."""
         return sum(file.nbytes for file in self.files)
 
 
 def op_key(op: OpSpec) -> tuple[str, ...]:
-    """What makes an op of one plan the same as one of another: its stages and its place in the route."""
+    """Return the key that identifies an op across plans: its stages and its position in the route."""
     place = ("source" if op.source else "", "sink" if op.sink else "", "" if op.next is None else "emits")
     return (*op.stages, *place)
 
 
 def check_fits(profile: RunProfile, stages: Sequence[str], where: str) -> None:
-    """Raise if the profile is one of another pipeline."""
+    """Raise UsageError if the profile belongs to another pipeline."""
     if tuple(stages) == profile.stages:
         return
     missing = [name for name in stages if name not in profile.stages]
@@ -110,7 +110,7 @@ def check_fits(profile: RunProfile, stages: Sequence[str], where: str) -> None:
 
 
 def check_routes(profile: RunProfile, ops: Sequence[OpSpec], where: str) -> None:
-    """Raise if an op that the input passes through was never measured."""
+    """Raise UsageError if an op on the route of the input was never measured."""
     for file in profile.files:
         op: OpSpec | None = next((o for o in ops if o.source and op_key(o) == file.op), None)
         if op is None:
@@ -128,7 +128,7 @@ def check_routes(profile: RunProfile, ops: Sequence[OpSpec], where: str) -> None
 
 
 def with_costs(profile: RunProfile, costs: Mapping[str, float]) -> RunProfile:
-    """The profile with some stages at a given cost, in seconds for 10^6 bytes that go in."""
+    """Return the profile with given costs of some stages, in seconds per 10^6 input bytes."""
     for stage in costs:
         if stage not in profile.stages:
             raise UsageError(
@@ -155,7 +155,7 @@ def _costed(op: OpProfile, costs: Mapping[str, float]) -> OpProfile:
 def given_profile(
     ops: Sequence[OpSpec], stages: Sequence[str], entry: OpSpec, block_bytes: int, chunk_bytes: int
 ) -> RunProfile:
-    """A profile without any run: every stage costs nothing until `with_costs`, and gives as many bytes as it takes."""
+    """Return a profile without a run: stages cost nothing until `with_costs`, and emit as many bytes as they take."""
     found = {}
     for op in ops:
         size = block_bytes if op.source and op.next is None else chunk_bytes

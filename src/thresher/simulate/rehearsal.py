@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A rehearsal: the scheduler in virtual time, on costs from a profile, and what it says about the run to come."""
+"""Rehearse a run: the scheduler in virtual time with costs from a profile, and the resulting prediction."""
 
 from __future__ import annotations
 
@@ -15,102 +15,103 @@ from thresher.simulate.profile import RunProfile, op_key
 from thresher.simulate.rehearsal_cluster import RehearsalCluster
 
 COMMITS = "commits"
-"""The name under which the time of commits is shown."""
+"""Name of the commits among the stages."""
 EVENTS_PER_UNIT = 2_000
-"""A rehearsal with more events than this for each unit does not come to an end."""
+"""A rehearsal with more events per unit than this is considered endless."""
 LONG_NAME = 60
-"""A group of stages with more letters than this is shown by its ends."""
+"""Maximum number of characters of the name of a group of stages; longer ones are shortened."""
 LONE_TASK_SHARE = 0.7
-"""If one task takes this part of the time, it is what the run waits for."""
+"""A single task that takes this share of the time is the bottleneck."""
 FULL_SHARE = 0.2
-"""Sources wait from half of the budget on, with as much again set aside for what they are about to emit."""
+"""Share of the budget from which memory counts as the bottleneck: sources already wait at half of the budget, and
+part of that is reserved."""
 
 
 class Failures(msgspec.Struct, frozen=True):
-    """How machines fail."""
+    """Failures of machines."""
 
-    per_hour: float = 0.0  # failures of any machine, in an hour of the whole cluster
+    per_hour: float = 0.0  # failures per hour in the whole cluster
     repair_s: float = 300.0  # time until a machine is back
 
 
 class ResourceUse(msgspec.Struct, frozen=True):
-    """How much of one resource was used."""
+    """Use of one resource."""
 
     name: str  # cpu, gpu, memory, driver
-    capacity: float  # how much there is
-    used: float  # mean over the run; of memory, the most
+    capacity: float  # available amount
+    used: float  # mean over the run; for memory, the peak
     share: float  # used / capacity
 
 
 class StageUse(msgspec.Struct, frozen=True):
-    """What a group of stages that run in one call came to."""
+    """Work of a group of stages that runs in one call."""
 
-    name: str  # its stages
-    tasks: int  # that ended
-    busy_s: float  # time that workers were held by it
-    share: float  # of the time of all workers that was used
-    workers: int  # most workers of its own; 0: shared ones
-    peak_stage: str  # the stage inside that takes longest
+    name: str  # names of its stages
+    tasks: int  # number of finished tasks
+    busy_s: float  # time that it occupied workers
+    share: float  # share of the busy time of all workers
+    workers: int  # peak number of dedicated workers; 0: shared ones
+    peak_stage: str  # the slowest stage of the group
 
 
 class Series(msgspec.Struct, frozen=True):
-    """How many workers a group of stages kept busy, bin by bin."""
+    """Busy workers of a group of stages over time."""
 
-    name: str  # of the group
+    name: str  # name of the group
     gpus: float  # accelerators that one worker holds
     cpus: float  # cores that one worker holds
-    busy: tuple[float, ...]  # workers, bin by bin
+    busy: tuple[float, ...]  # busy workers by bin
 
 
 class Rehearsal(msgspec.Struct, frozen=True):
-    """The prediction."""
+    """The prediction for a run."""
 
     status: str  # "finished", or "failed: reason"
-    wall_s: float  # of the run, from its start to its end
-    data_bytes: int  # input
-    docs: int  # records of the input
-    units: int  # pieces of input
-    nodes: int  # machines
-    workers: int  # most workers at once
-    events: int  # that the scheduler took
-    tasks: int  # that ended
-    resources: tuple[ResourceUse, ...]  # how much was used
-    stages: tuple[StageUse, ...]  # what took the time
-    bottleneck: str  # what limits the rate, for people
-    inflight_bytes: int  # most bytes of batches between stages at once
-    failures_s: tuple[float, ...]  # times at which a machine failed
-    width_s: float  # of one bin of the series
+    wall_s: float  # time of the run from start to end
+    data_bytes: int  # input bytes
+    docs: int  # input records
+    units: int  # number of units
+    nodes: int  # number of machines
+    workers: int  # peak number of workers
+    events: int  # events that the scheduler processed
+    tasks: int  # number of finished tasks
+    resources: tuple[ResourceUse, ...]  # use of each resource
+    stages: tuple[StageUse, ...]  # work of each group of stages
+    bottleneck: str  # human-readable description of what limits the rate
+    inflight_bytes: int  # peak bytes of batches between stages
+    failures_s: tuple[float, ...]  # times of machine failures
+    width_s: float  # width of one bin of the series
     series: tuple[Series, ...]  # busy workers over time
     inflight: tuple[float, ...]  # bytes between stages over time
 
     @property
     def docs_per_s(self) -> float:
-        """Records of the input in a second."""
+        """Return the input records per second."""
         return self.docs / self.wall_s if self.wall_s else 0.0
 
     @property
     def bytes_per_s(self) -> float:
-        """Bytes of the input in a second."""
+        """Return the input bytes per second."""
         return self.data_bytes / self.wall_s if self.wall_s else 0.0
 
 
 def rehearse(
     spec: RunSpec, units: list[UnitSpec], profile: RunProfile, failures: Failures | None = None, seed: int = 0
 ) -> Rehearsal:
-    """Run the units to their end in virtual time."""
+    """Run the units to the end in virtual time and return the prediction."""
     cluster = RehearsalCluster(spec, units, profile, seed)
     cluster.list_units(units)
     interval_s = spec.autoscale_interval_s or 2.0
     if any(op.has_own_workers for op in spec.ops):
         cluster.tick(interval_s)
-    breaker = _Breaker(cluster, failures or Failures(), Random(seed + 1))
+    breaker = _FailureInjector(cluster, failures or Failures(), Random(seed + 1))
     with _rare_collections():
         cluster.run(EVENTS_PER_UNIT * (len(units) + 1000))
     return _result(cluster, units, tuple(breaker.times_s))
 
 
-class _Breaker:
-    """Takes machines away and gives them back."""
+class _FailureInjector:
+    """Makes machines fail and come back."""
 
     def __init__(self, cluster: RehearsalCluster, failures: Failures, random: Random) -> None:
         self.times_s: list[float] = []
@@ -163,7 +164,7 @@ def _result(cluster: RehearsalCluster, units: list[UnitSpec], failures: tuple[fl
 
 
 def short_name(group: str) -> str:
-    """The name of a group of stages for people: of a long one, the ends."""
+    """Return the name of a group of stages for display; a long one is shortened in the middle."""
     stages = group.split("+")
     if len(group) <= LONG_NAME or len(stages) < 4:
         return group
@@ -171,7 +172,7 @@ def short_name(group: str) -> str:
 
 
 def _names(cluster: RehearsalCluster) -> list[str]:
-    """Of groups of stages; a reader that only unpacks has the same name as one that only parses."""
+    """Return the names of groups of stages; two groups of one reader are distinguished by `read` and `parse`."""
     names = []
     for op in cluster.spec.ops:
         twins = [other for other in cluster.spec.ops if other.name == op.name and cluster.op_tasks[other.index]]
@@ -230,7 +231,7 @@ def _slowest_stage(profile: RunProfile, key: tuple[str, ...]) -> str:
 def _bottleneck(
     cluster: RehearsalCluster, resources: Sequence[ResourceUse], stages: Sequence[StageUse], end_s: float
 ) -> str:
-    """What the run waits for most of the time."""
+    """Describe what the run waits for most of the time."""
     spec = cluster.spec
     share = {use.name: use.share for use in resources}
     pools = {short_name(op.name): _own_share(cluster, op.index, end_s) for op in spec.ops if op.has_own_workers}
@@ -246,8 +247,8 @@ def _bottleneck(
     longest_s = max(cluster.longest_s)
     if pools[name] < LONE_TASK_SHARE and longest_s > LONE_TASK_SHARE * end_s:
         op = spec.ops[cluster.longest_s.index(longest_s)]
-        who = short_name(op.name)
-        return f"one task of {who}: it alone takes {longest_s:.0f} s; smaller files or blocks would share it out"
+        group = short_name(op.name)
+        return f"one task of {group}: it alone takes {longest_s:.0f} s; smaller files or blocks would share it out"
     if pools[name] < LONE_TASK_SHARE and cluster.peak_bytes > FULL_SHARE * spec.budget_bytes:
         return f"memory for batches between stages; the busiest is {name}, {pools[name]:.0%}"
     if pools[name] < LONE_TASK_SHARE / 2 and cluster.op_tasks[0] < spec.shared_workers:
@@ -270,7 +271,7 @@ def _series(cluster: RehearsalCluster, end_s: float) -> Iterator[Series]:
 
 @contextmanager
 def _rare_collections() -> Iterator[None]:
-    """Many small objects without cycles are made; looking for cycles among them takes time for nothing."""
+    """Collect garbage rarely: a rehearsal makes many small objects without cycles."""
     before = get_threshold()
     set_threshold(200_000, 50, 100)
     try:

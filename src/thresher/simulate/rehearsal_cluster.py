@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A cluster in virtual time that behaves as a profile says: built for speed, a million tasks in a minute or two.
+"""A cluster in virtual time that follows a profile: built for speed, a million tasks in a minute or two.
 
-The driver is part of it: it takes one event after another, each costs it some time, and what it decides reaches
-workers when that time has passed. Machines have cores: where more calls run than there are cores, calls take longer,
-and on the first machine the driver wants one too.
+The driver is part of it: it processes one event after another, each takes some time, and its actions reach workers
+after that time. Machines have cores: if more calls run than there are cores, calls take longer, and on the first
+machine the driver needs a core too.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from thresher.simulate.rehearsal_worker import Call, Machine, RehearsedWorker
 from thresher.simulate.timeline import Timeline
 
 LISTED_AT_ONCE = 1000
-"""Units in one event."""
+"""Number of units in one UnitsListed."""
 
 
 class RehearsalCluster:
@@ -46,10 +46,10 @@ class RehearsalCluster:
         self.workers: dict[int, RehearsedWorker] = {}
         self.machines = {node.node: Machine(node) for node in spec.nodes} or {"local": Machine(None)}
         self._names = list(self.machines)
-        self._drivers = self.machines[self._names[0]]  # where the driver runs
-        # A profile with as many workers on one machine has in its costs what the driver takes from them.
-        self._driver_is_new = spec.shared_workers > profile.workers * len(self.machines)
-        self.payloads: dict[int, tuple[int, str]] = {}  # task -> its size, the machine that holds it
+        self._driver_machine = self.machines[self._names[0]]  # the machine that runs the driver
+        # With as many workers per machine as in the profile, its costs already include the load of the driver.
+        self._driver_adds_load = spec.shared_workers > profile.workers * len(self.machines)
+        self.payloads: dict[int, tuple[int, str]] = {}  # task -> size of its payload, machine that holds it
         self.next_task = 1
         self.live_bytes = 0
         self.peak_bytes = 0
@@ -57,10 +57,10 @@ class RehearsalCluster:
         self.up = 0
         self.committed: set[str] = set()
         self.timeline = Timeline(len(spec.ops) + 1)
-        self.op_busy_s = [0.0] * (len(spec.ops) + 1)  # the last one: commits
+        self.op_busy_s = [0.0] * (len(spec.ops) + 1)  # by op; the last entry is for commits
         self.op_tasks = [0] * (len(spec.ops) + 1)
         self.longest_s = [0.0] * len(spec.ops)
-        self.own_workers = [0] * len(spec.ops)  # workers of its own that an op had at most
+        self.own_workers = [0] * len(spec.ops)  # peak number of dedicated workers, by op
         self.ended: str | None = None
         self._heap: list[tuple[float, int, Callable[[Any], None], Any]] = []
         self._sequence = 0
@@ -73,12 +73,12 @@ class RehearsalCluster:
     # -- the loop -----------------------------------------------------------------------------------------------------
 
     def at(self, when_s: float, what: Callable[[Any], None], about: Any) -> None:
-        """Do something at a time."""
+        """Call `what(about)` at a time."""
         self._sequence += 1
         heappush(self._heap, (when_s, self._sequence, what, about))
 
     def run(self, most_events: int) -> None:
-        """To the end, or until so many events."""
+        """Run to the end, or until `most_events`."""
         for action in self.scheduler.start():
             self._perform(action)
         heap = self._heap
@@ -93,25 +93,25 @@ class RehearsalCluster:
             what(about)
 
     def list_units(self, units: list[UnitSpec]) -> None:
-        """The input becomes known, some units at a time."""
+        """Schedule the listing of the units, some at a time."""
         last = max(0, len(units) - 1) // LISTED_AT_ONCE
         for place in range(last + 1):
             part = tuple(units[place * LISTED_AT_ONCE : (place + 1) * LISTED_AT_ONCE])
             when_s = self.profile.listing_s + place * LISTED_AT_ONCE * DRIVER_EVENT_S / 10
-            self.at(when_s, self.tell, ev.UnitsListed(part, more=place < last))
+            self.at(when_s, self.report, ev.UnitsListed(part, more=place < last))
 
     def tick(self, interval_s: float) -> None:
-        """Time passes."""
-        self.tell(ev.Tick(self.now))
+        """Report a Tick, and again after each interval."""
+        self.report(ev.Tick(self.now))
         self.at(self.now + interval_s, self.tick, interval_s)
 
-    def tell(self, event: AnyEvent) -> None:
-        """The driver takes an event after all earlier ones, and its actions reach the cluster when it is done."""
+    def report(self, event: AnyEvent) -> None:
+        """Let the driver process an event after all earlier ones, and perform its actions."""
         cost_s = self.profile.driver_event_s
         self.driver_free_s = max(self.now, self.driver_free_s) + cost_s
         self.driver_busy_s += cost_s
-        if self._driver_is_new:
-            self._drivers.run_driver(cost_s)
+        if self._driver_adds_load:
+            self._driver_machine.run_driver(cost_s)
         self.events += 1
         for action in self.scheduler.step(event):
             self._perform(action)
@@ -119,7 +119,7 @@ class RehearsalCluster:
     def _perform(self, action: AnyAction) -> None:
         _PERFORM[type(action)](self, action)
 
-    # -- what the driver asks -----------------------------------------------------------------------------------------
+    # -- actions ------------------------------------------------------------------------------------------------------
 
     def _start_worker(self, action: act.StartWorker) -> None:
         name = action.node if action.node in self.machines else self._names[action.worker % len(self._names)]
@@ -160,18 +160,18 @@ class RehearsalCluster:
     def _requeue(self, action: act.Requeue) -> None:
         worker = self.workers.get(action.worker)
         if worker is not None:
-            worker.give_back(action.tasks)
+            worker.drop_tasks(action.tasks)
 
     def _commit(self, action: act.Commit) -> None:
         if action.worker is None:
-            self.at(self.driver_free_s, lambda _: self.tell(self.record(action)), None)
+            self.at(self.driver_free_s, lambda _: self.report(self.record(action)), None)
             return
         worker = self.workers.get(action.worker)
         if worker is not None:
             worker.commit(action, self.driver_free_s)
 
     def record(self, action: act.Commit) -> ev.UnitCommitted:
-        """A unit is recorded; gives the event that says so."""
+        """Record the commit of a unit and return the event."""
         self.committed.add(action.unit)
         self.op_tasks[-1] += 1
         self.units.pop(action.unit, None)
@@ -185,20 +185,17 @@ class RehearsalCluster:
         self.now = max(self.now, self.driver_free_s)
         self.ended = action.status if isinstance(action, act.Finish) else f"failed: {action.reason}"
 
-    def _nothing(self, action: AnyAction) -> None:
-        """Nothing that takes time."""
-
-    # -- what workers ask ---------------------------------------------------------------------------------------------
+    # -- calls by workers ---------------------------------------------------------------------------------------------
 
     def in_bytes(self, task: int, unit: str) -> int:
-        """Size of what a task works on."""
+        """Return the input size of a task."""
         if task > 0:
             return self.payloads.get(task, (0, ""))[0]
         found = self.units.get(unit)
         return found.nbytes if found is not None else 0
 
     def emit(self, call: Call, out: Output, machine: Machine) -> Emitted | None:
-        """Keep what a task emitted; None if it belongs to a unit that is committed."""
+        """Store the payload of an output; return None if its unit is committed."""
         unit, order = "", (0, 0)
         if call.stream is not None:
             unit, order = f"{call.stream.unit}-{out.unit:06d}", (call.stream.order[0], out.unit)
@@ -219,25 +216,25 @@ class RehearsalCluster:
     # -- machines -----------------------------------------------------------------------------------------------------
 
     def lose(self, name: str) -> None:
-        """A machine is gone with its workers and what it held in memory."""
+        """Remove a machine with its workers and payloads."""
         machine = self.machines[name]
         machine.alive = False
         gone = list(machine.workers.values())
         for worker in gone:
             worker.end()
             self.workers.pop(worker.id, None)
-        self.tell(ev.NodeLost(name, "a failure of the rehearsal"))
+        self.report(ev.NodeLost(name, "a failure of the rehearsal"))
         for worker in gone:
             if not worker.up:
-                self.tell(ev.WorkerLost(worker.id, f"{name} was lost"))
+                self.report(ev.WorkerLost(worker.id, f"{name} was lost"))
         for task in [task for task, (_, where) in self.payloads.items() if where == name]:
-            self.tell(ev.PayloadLost(task))
+            self.report(ev.PayloadLost(task))
 
     def join(self, name: str) -> None:
-        """A machine is back."""
+        """Bring a machine back."""
         machine = self.machines[name]
         machine.alive = True
-        self.tell(ev.NodeJoined(name, machine.spec))
+        self.report(ev.NodeJoined(name, machine.spec))
 
 
 _PERFORM: dict[type, Callable[[RehearsalCluster, Any], None]] = {
@@ -249,8 +246,6 @@ _PERFORM: dict[type, Callable[[RehearsalCluster, Any], None]] = {
     act.Requeue: RehearsalCluster._requeue,
     act.Release: RehearsalCluster._release,
     act.Commit: RehearsalCluster._commit,
-    act.Split: RehearsalCluster._nothing,
-    act.Quarantine: RehearsalCluster._nothing,
     act.Finish: RehearsalCluster._end,
     act.Fail: RehearsalCluster._end,
 }

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One worker of a rehearsal: takes its queue in order, emits batch by batch, parks when its credit is used."""
+"""A worker of a rehearsal: runs its queue in order, emits batch by batch, and parks when its credit is used up."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 
 class Machine:
-    """One machine: its cores, and how many of them calls hold now."""
+    """One machine: its cores, and how many of them are in use."""
 
-    __slots__ = ("alive", "busy_cpus", "cpus", "name", "owed_s", "spec", "starting", "workers")
+    __slots__ = ("alive", "busy_cpus", "cpus", "driver_delay_s", "name", "spec", "starting", "workers")
 
     def __init__(self, spec: NodeSpec | None) -> None:
         self.spec = spec
@@ -28,24 +28,24 @@ class Machine:
         self.cpus = spec.cpus if spec is not None else 1e9
         self.alive = True
         self.busy_cpus = 0.0
-        self.owed_s = 0.0  # time that the driver took from calls here, which none of them has been charged with
+        self.driver_delay_s = 0.0  # time that the driver took from calls here and that no call has been charged for yet
         self.starting = 0  # workers that are not ready yet
         self.workers: dict[int, RehearsedWorker] = {}
 
     def run_driver(self, cost_s: float) -> None:
-        """The driver works for a while: without a free core, some call waits as long."""
+        """Use a core for the driver: without a free one, the next call is delayed as long."""
         taken = self.busy_cpus + 1.0 - self.cpus
         if taken > 0:
-            self.owed_s += cost_s * min(1.0, taken)
+            self.driver_delay_s += cost_s * min(1.0, taken)
 
-    def settle(self) -> float:
-        """What the call that begins now has to wait."""
-        owed_s, self.owed_s = self.owed_s, 0.0
-        return owed_s
+    def take_driver_delay(self) -> float:
+        """Return the delay of the call that starts now, and reset it."""
+        driver_delay_s, self.driver_delay_s = self.driver_delay_s, 0.0
+        return driver_delay_s
 
 
 class Call:
-    """One task under way, or a row of tasks that end together."""
+    """One running task, or several tasks that end together."""
 
     __slots__ = (
         "at",
@@ -59,7 +59,7 @@ class Call:
         "step_s",
         "stream",
         "total_s",
-        "untold_s",
+        "unreported_s",
     )
 
     def __init__(self, op: int, refs: Sequence[TaskRef], stream: UnitSpec | None = None) -> None:
@@ -67,18 +67,18 @@ class Call:
         self.refs = refs
         self.stream = stream  # the stream that it reads, if any
         self.credit = refs[0].credit
-        self.outputs: tuple[Output, ...] = ()  # of a single task
-        self.at = 0  # how many of them it has emitted
+        self.outputs: tuple[Output, ...] = ()  # outputs of a single task
+        self.at = 0  # number of outputs it has emitted
         self.at_once = False  # ends with its last output, whatever its credit
-        self.step_s = -1.0  # time before each output; -1: not begun
-        self.held_s = 0.0  # time that remains behind the last output
-        self.inside = 1.0  # part of its time that is spent inside stages, which is what workers tell
-        self.untold_s = 0.0  # time inside stages that no event has told yet
+        self.step_s = -1.0  # time before each output; -1: not started
+        self.held_s = 0.0  # time after the last output
+        self.inside = 1.0  # share of its time inside stages, as workers report it
+        self.unreported_s = 0.0  # time inside stages that no event has reported yet
         self.total_s = 0.0
 
 
 class RehearsedWorker:
-    """Runs one thing at a time."""
+    """A worker that runs one item at a time."""
 
     __slots__ = (
         "alive",
@@ -105,24 +105,24 @@ class RehearsedWorker:
         self.busy = False
         self.began_s = 0.0
         self.cpus_held = 0.0
-        self.queue: deque[tuple[float, Call | act.Commit]] = deque()  # when it was sent, what
+        self.queue: deque[tuple[float, Call | act.Commit]] = deque()  # (time it was sent, item)
         self.parked: dict[int, Call] = {}
         self.warm: set[int] = set()  # ops that it has run before
 
-    # -- orders -------------------------------------------------------------------------------------------------------
+    # -- actions ------------------------------------------------------------------------------------------------------
 
     def ready(self, start_s: float) -> None:
-        """Setup has ended."""
+        """Finish the setup."""
         if not self.alive:
             return
         self.machine.starting -= 1
         self.up = True
         self.cluster.up += 1
         self.cluster.peak_workers = max(self.cluster.peak_workers, self.cluster.up)
-        self.cluster.tell(ev.WorkerReady(self.id, self.machine.name, start_s))
+        self.cluster.report(ev.WorkerReady(self.id, self.machine.name, start_s))
 
     def end(self) -> None:
-        """Gone, with all it held."""
+        """Remove the worker with everything it held."""
         if not self.alive:
             return
         self.alive = False
@@ -135,7 +135,7 @@ class RehearsedWorker:
         self.machine.workers.pop(self.id, None)
 
     def take(self, action: act.Dispatch, sent_s: float) -> None:
-        """Queue tasks: one call for each, or one for all where none of them emits more than once."""
+        """Queue tasks: one call for each, or one for all if none of them emits more than once."""
         costs = self.cluster.costs[action.op]
         assert costs is not None, f"no task of op {action.op} was measured"
         root = self.cluster.units.get(action.tasks[0].unit) if action.tasks[0].task < 0 else None
@@ -149,7 +149,7 @@ class RehearsedWorker:
             self._next(self.cluster.now)
 
     def resume(self, action: act.Resume, sent_s: float) -> None:
-        """Let a parked task go on in its turn."""
+        """Queue a parked task."""
         call = self.parked.pop(action.task)
         call.credit = action.credit
         self.queue.append((sent_s, call))
@@ -157,7 +157,7 @@ class RehearsedWorker:
             self._next(self.cluster.now)
 
     def grant(self, action: act.GrantCredit, sent_s: float) -> None:
-        """More credit for a task that runs; one that has parked goes on."""
+        """Add credit to a task; resume it if it is parked."""
         call = self.parked.pop(action.task, None)
         if call is not None:
             call.credit = max(0, call.credit) + action.credit
@@ -166,13 +166,13 @@ class RehearsedWorker:
                 self._next(self.cluster.now)
 
     def commit(self, action: act.Commit, sent_s: float) -> None:
-        """Commits come before new tasks."""
+        """Queue a commit before all tasks."""
         self.queue.appendleft((sent_s, action))
         if not self.busy:
             self._next(self.cluster.now)
 
-    def give_back(self, tasks: Sequence[int]) -> None:
-        """Forget tasks that are parked or wait."""
+    def drop_tasks(self, tasks: Sequence[int]) -> None:
+        """Drop parked or queued tasks."""
         gone = set(tasks)
         for task in tasks:
             self.parked.pop(task, None)
@@ -188,7 +188,7 @@ class RehearsedWorker:
     # -- running ------------------------------------------------------------------------------------------------------
 
     def _next(self, now: float) -> None:
-        """Begin what comes first and does not enter an op that has a generator parked here."""
+        """Start the first item whose op has no generator parked here."""
         queue = self.queue
         if not queue:
             return
@@ -202,31 +202,31 @@ class RehearsedWorker:
         sent_s, item = queue[place]
         del queue[place]
         self.busy = True
-        self.began_s = max(now, sent_s) + self.machine.settle()
+        self.began_s = max(now, sent_s) + self.machine.take_driver_delay()
         if isinstance(item, Call):
             self._begin(item)
         else:
-            self._hold(1.0)
+            self._use_cpus(1.0)
             held_s = self.cluster.commits.draw(self.cluster.in_bytes(0, item.unit)) * self._slowdown()
             self.cluster.at(self.began_s + held_s, self._committed, item)
 
-    def _hold(self, cpus: float) -> None:
+    def _use_cpus(self, cpus: float) -> None:
         self.cpus_held = cpus
         self.machine.busy_cpus += cpus
 
     def _slowdown(self) -> float:
-        """How much longer things take because more is under way here than there are cores."""
+        """Return the factor by which calls take longer because more of them run than there are cores."""
         machine = self.machine
         return machine.busy_cpus / machine.cpus if machine.busy_cpus > machine.cpus else 1.0
 
     def _begin(self, call: Call) -> None:
         cluster = self.cluster
         spec = cluster.spec.ops[call.op]
-        # An accelerator works while its core waits for it.
-        self._hold(0.0 if spec.gpus or spec.gpu_memory_bytes else spec.cpus)
+        # A call on an accelerator does not load its core.
+        self._use_cpus(0.0 if spec.gpus or spec.gpu_memory_bytes else spec.cpus)
         slowdown = self._slowdown()
-        if call.step_s >= 0:  # goes on after it was parked
-            self._go_on(call)
+        if call.step_s >= 0:  # resumed after it was parked
+            self._continue_call(call)
             return
         costs = cluster.costs[call.op]
         assert costs is not None
@@ -234,7 +234,7 @@ class RehearsedWorker:
             made = [costs.draw(cluster.in_bytes(ref.task, ref.unit)) for ref in call.refs]
             cold_s = self._cold_s(call.op, costs.cold_s)
             call.total_s = sum(one.held_s for one in made) * slowdown + cold_s
-            call.untold_s = sum(one.busy_s for one in made) * slowdown + cold_s
+            call.unreported_s = sum(one.busy_s for one in made) * slowdown + cold_s
             cluster.at(self.began_s + call.total_s, self._all_done, (call, [one.outputs for one in made]))
             return
         drawn = costs.draw(cluster.in_bytes(call.refs[0].task, call.refs[0].unit))
@@ -246,7 +246,7 @@ class RehearsedWorker:
         call.outputs = outputs
         call.step_s = held_s / len(outputs) if outputs else 0.0
         call.held_s = 0.0 if outputs else held_s
-        self._go_on(call)
+        self._continue_call(call)
 
     def _cold_s(self, op: int, cold_s: float) -> float:
         if op in self.warm:
@@ -254,15 +254,15 @@ class RehearsedWorker:
         self.warm.add(op)
         return cold_s
 
-    def _go_on(self, call: Call) -> None:
-        """To the next output, or to the end."""
+    def _continue_call(self, call: Call) -> None:
+        """Schedule the next output, or the end."""
         if call.at < len(call.outputs):
             self.cluster.at(self.began_s + call.step_s, self._yielded, call)
         else:
             self.cluster.at(self.began_s + call.held_s, self._done, call)
 
-    def _spent(self, series: int) -> float:
-        """Note the time since this stretch began."""
+    def _account_time(self, series: int) -> float:
+        """Account the time since `began_s` and return it."""
         cluster = self.cluster
         spent_s = cluster.now - self.began_s
         cluster.timeline.add(series, self.began_s, cluster.now)
@@ -274,31 +274,31 @@ class RehearsedWorker:
         if not self.alive:
             return
         cluster = self.cluster
-        call.untold_s += self._spent(call.op) * call.inside
+        call.unreported_s += self._account_time(call.op) * call.inside
         out = call.outputs[call.at]
         call.at += 1
         emitted = cluster.emit(call, out, self.machine)
         if call.credit != NO_LIMIT and emitted is not None and out.nbytes > 0:
-            # As real workers do: with less than half a batch left, the next one would be mostly debt.
+            # As in real workers: with less than half a batch left, the next one would be mostly debt.
             left = call.credit - out.nbytes
             call.credit = left if left > out.nbytes // 2 else 0
         task, outputs = call.refs[0].task, () if emitted is None else (emitted,)
         if call.at == len(call.outputs) and (call.at_once or call.credit != 0):
             self._finish(call, outputs)
             return
-        told_s, call.untold_s = call.untold_s, 0.0
+        reported_s, call.unreported_s = call.unreported_s, 0.0
         if call.credit == 0:
             self.parked[task] = call
-            self._end_with(ev.TaskParked(task, self.id, outputs, busy_s=told_s))
+            self._end_with(ev.TaskParked(task, self.id, outputs, busy_s=reported_s))
             return
         if outputs:
-            cluster.tell(ev.TaskEmitted(task, self.id, outputs, busy_s=told_s))
+            cluster.report(ev.TaskEmitted(task, self.id, outputs, busy_s=reported_s))
         if self.alive:
-            self._go_on(call)
+            self._continue_call(call)
 
     def _done(self, call: Call) -> None:
         if self.alive:
-            call.untold_s += self._spent(call.op) * call.inside
+            call.unreported_s += self._account_time(call.op) * call.inside
             self._finish(call, ())
 
     def _finish(self, call: Call, outputs: tuple[ev.Emitted, ...]) -> None:
@@ -306,36 +306,36 @@ class RehearsedWorker:
         cluster.op_tasks[call.op] += 1
         if call.total_s > cluster.longest_s[call.op]:
             cluster.longest_s[call.op] = call.total_s
-        self._end_with(ev.TaskDone(call.refs[0].task, self.id, outputs, call.untold_s))
+        self._end_with(ev.TaskDone(call.refs[0].task, self.id, outputs, call.unreported_s))
 
     def _all_done(self, about: tuple[Call, list[tuple[Output, ...]]]) -> None:
         if not self.alive:
             return
         call, made = about
         cluster = self.cluster
-        self._spent(call.op)
+        self._account_time(call.op)
         cluster.op_tasks[call.op] += len(call.refs)
-        busy_s = call.untold_s / len(call.refs)
+        busy_s = call.unreported_s / len(call.refs)
         cluster.longest_s[call.op] = max(cluster.longest_s[call.op], call.total_s / len(call.refs))
-        told = []
+        reports = []
         for ref, outputs in zip(call.refs, made, strict=True):
             emitted = (cluster.emit(call, out, self.machine) for out in outputs)
-            told.append(ev.TaskDone(ref.task, self.id, tuple(found for found in emitted if found), busy_s))
-        self._end_with(*told)
+            reports.append(ev.TaskDone(ref.task, self.id, tuple(found for found in emitted if found), busy_s))
+        self._end_with(*reports)
 
     def _committed(self, action: act.Commit) -> None:
         if not self.alive:
             return
-        self._spent(len(self.cluster.spec.ops))
+        self._account_time(len(self.cluster.spec.ops))
         self._end_with(self.cluster.record(action))
 
-    def _end_with(self, *told: ev.AnyEvent) -> None:
-        """Tell how something ended and go on. A worker that has more to do keeps its core while the driver listens."""
+    def _end_with(self, *reports: ev.AnyEvent) -> None:
+        """Report events and start the next item. A worker with more items keeps its core during the report."""
         goes_on = bool(self.queue)
         if not goes_on:
             self._free()
-        for event in told:
-            self.cluster.tell(event)
+        for event in reports:
+            self.cluster.report(event)
         if not self.alive:
             return
         if goes_on:
@@ -349,5 +349,5 @@ class RehearsedWorker:
 
 
 def _enters(item: Call | act.Commit, entered: set[int]) -> bool:
-    """Whether it would enter an op for the second time."""
+    """Return True if the item would start a second task of an op with a parked one."""
     return isinstance(item, Call) and item.step_s < 0 and item.op in entered

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Replay a recorded run: the events of its log through a fresh scheduler must give the actions of the log."""
+"""Replay a recorded run: check that a new scheduler gives the logged actions for the logged events."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from thresher.scheduler.step import Scheduler
 
 @dataclass(frozen=True)
 class Difference:
-    """The first place where a replay decides otherwise than the log says."""
+    """The first difference between a log and its replay."""
 
-    n: int  # number of the line in the log
-    logged: str  # what the log says
-    replayed: str  # what the scheduler decides now
+    n: int  # line number in the log
+    logged: str  # item in the log
+    replayed: str  # action of the replay
 
     def __str__(self) -> str:
         return f"line {self.n}: the log says {self.logged}, the replay decides {self.replayed}"
 
 
 class LogError(ValueError):
-    """A log that cannot be replayed: no start line, or a line that is not one of ours."""
+    """A log that cannot be replayed: the start line is missing, or a line is not valid."""
 
 
 def replay(lines: Iterable[bytes]) -> Difference | None:
-    """The first difference between a log and its replay; None if there is none.
+    """Return the first difference between a log and its replay; None if there is none.
 
-    A log that ends in the middle (the driver was killed) is compared as far as it goes.
+    A truncated log (the driver was killed) is compared up to its end.
     """
     scheduler: Scheduler | None = None
     decided: deque[AnyAction] = deque()
@@ -61,7 +61,7 @@ def replay(lines: Iterable[bytes]) -> Difference | None:
 
 
 def read_line(number: int, line: bytes) -> LogLine:
-    """Decode a line of a log, or say which one is broken."""
+    """Decode a line of a log. Raise LogError with its number if it is not valid."""
     try:
         return decode_line(line)
     except msgspec.MsgspecError as error:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run a whole pipeline in virtual time: the scheduler against a simulated cluster."""
+"""Run a whole pipeline in virtual time: the scheduler with a simulated cluster."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ from thresher.simulate.cluster import SimulatedCluster
 
 
 class Deadlock(AssertionError):
-    """Nothing runs and nothing will happen, yet the run has not ended."""
+    """No further event will come, but the run has not ended."""
 
 
 @dataclass(frozen=True)
 class SimResult:
-    """What a simulated run came to."""
+    """Result of a simulated run."""
 
     status: str  # "finished", "stopped" or "failed: reason"
     makespan_s: float  # virtual time
-    events: int  # events that the scheduler took
-    max_used_bytes: int  # most bytes in flight at once
-    committed: dict[str, list[Path]]  # unit -> what its sink saw, in order
-    commit_count: dict[str, int]  # unit -> how often it was committed
-    leaked: int  # payloads that were never released, though no worker was still reading them
-    log: tuple[bytes, ...]  # lines of the event log, if asked for
-    idle_s: float  # virtual time that workers were up and did nothing
-    commit_times: tuple[float, ...] = ()  # when units were committed
+    events: int  # events that the scheduler processed
+    max_used_bytes: int  # peak bytes in flight
+    committed: dict[str, list[Path]]  # unit -> tasks that its sink received, in order
+    commit_count: dict[str, int]  # unit -> number of its commits
+    leaked: int  # payloads that were never released, although no task reads them
+    log: tuple[bytes, ...]  # lines of the event log, if requested
+    idle_s: float  # virtual time that workers were up and idle
+    commit_times: tuple[float, ...] = ()  # times of commits
     numbers: tuple[tuple[float, int | None, int], ...] = ()  # (time, op, +1 or -1): workers started and stopped
 
     def rate(self, begin_s: float, end_s: float) -> float:
-        """Units committed in a second between two times."""
+        """Return the units committed per second between two times."""
         return sum(1 for t in self.commit_times if begin_s < t <= end_s) / (end_s - begin_s)
 
     def workers(self, op: int | None, at_s: float) -> int:
-        """Workers of an op (None: shared ones) that had been started and not stopped at a time."""
+        """Return the number of workers of an op (None: shared ones) at a time."""
         return sum(change for t, of, change in self.numbers if of == op and t <= at_s)
 
 
@@ -52,7 +52,7 @@ def simulate(
     logged: bool = False,
     max_events: int = 2_000_000,
 ) -> SimResult:
-    """Run the units to the end. `checked` looks at every invariant after every step; `logged` keeps the event log."""
+    """Run the units to the end. `checked` checks all invariants after every step; `logged` keeps the event log."""
     scheduler = Scheduler(spec)
     cluster = SimulatedCluster(spec, units, behaviour)
     log: list[bytes] = [encode_start(spec)] if logged else []
@@ -75,7 +75,7 @@ def simulate(
     while cluster.ended is None:
         found = cluster.poll()
         if not found:
-            raise Deadlock(f"nothing will happen after {count} events: {describe(scheduler)}")
+            raise Deadlock(f"no further event will come after {count} events: {describe(scheduler)}")
         for event in found:
             feed(event)
         count += len(found)
@@ -98,18 +98,16 @@ def simulate(
 
 
 def describe(scheduler: Scheduler) -> str:
-    """What is left to do, for a message."""
+    """Describe the unfinished tasks and units, for a message."""
     state = scheduler.state
-    tasks = [task.story() for task in list(state.tasks.values())[:20]]
+    tasks = [task.describe() for task in list(state.tasks.values())[:20]]
     units = [f"{unit.name} closed={unit.closed} run={unit.run}/{unit.accept_run}" for unit in state.units.values()][:20]
     head = f"{state.unfinished} units, {state.running} running, {state.commits} commits, used {state.used}"
     return "\n  ".join([head, *tasks, *units])
 
 
-def expected_at_sink(
-    spec: RunSpec, unit: str, entry: int, behaviour: Behaviour, *, streamed: bool = False
-) -> list[Path]:
-    """What a unit's sink must see, in this order: every path that reaches it, depth first."""
+def expected_at_sink(spec: RunSpec, unit: str, entry: int, behaviour: Behaviour) -> list[Path]:
+    """Return the paths that a unit's sink must receive, in order: every path that reaches it, depth first."""
 
     def below(op: int | None, path: Path) -> list[Path]:
         if op is None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Amounts over time in a fixed number of bins: when time goes beyond the last one, bins are merged in pairs."""
+"""Amounts over time in a fixed number of bins, which are merged in pairs when time exceeds the last one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ BINS = 480
 
 
 class Timeline:
-    """Busy time of several series, and the last value of one level, over an unknown length of time."""
+    """Busy time of several series and the peaks of one level, over a time of unknown length."""
 
     def __init__(self, series: int, width_s: float = 0.01) -> None:
         self.width_s = width_s
@@ -17,7 +17,7 @@ class Timeline:
         self.level = [0.0] * BINS
 
     def add(self, series: int, start_s: float, end_s: float, weight: float = 1.0) -> None:
-        """Something was busy from `start_s` to `end_s`."""
+        """Add busy time from `start_s` to `end_s`."""
         while end_s >= self.width_s * BINS:
             self._merge()
         width = self.width_s
@@ -33,7 +33,7 @@ class Timeline:
         bins[last] += (end_s - last * width) * weight
 
     def reach(self, time_s: float, level: float) -> None:
-        """The level at a time; the highest of a bin is kept."""
+        """Record a level at a time; each bin keeps its highest one."""
         while time_s >= self.width_s * BINS:
             self._merge()
         place = int(time_s / self.width_s)
@@ -41,7 +41,7 @@ class Timeline:
             self.level[place] = level
 
     def rates(self, series: int, end_s: float) -> list[float]:
-        """How many were busy at once, bin by bin, up to the end."""
+        """Return the mean number of busy workers by bin, up to the end."""
         used = self._used(end_s)
         rates = [amount / self.width_s for amount in self.busy[series][:used]]
         part = end_s - (used - 1) * self.width_s
@@ -50,11 +50,11 @@ class Timeline:
         return rates
 
     def levels(self, end_s: float) -> list[float]:
-        """The level, bin by bin, up to the end."""
+        """Return the level by bin, up to the end."""
         return self.level[: self._used(end_s)]
 
     def _used(self, end_s: float) -> int:
-        """Bins up to the end; one that it only just reaches is none."""
+        """Return the number of bins up to the end, with a tolerance for rounding."""
         return max(1, min(BINS, ceil(end_s / self.width_s - 1e-6)))
 
     def _merge(self) -> None:

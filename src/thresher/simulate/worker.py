@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One simulated worker: takes its queue in order, parks generators that have used their credit."""
+"""A simulated worker: runs its queue in order and parks generators that have used up their credit."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Call:
-    """A task being run: its outputs still to come, and its credit."""
+    """A running task: its remaining outputs and its credit."""
 
     def __init__(self, op: int, ref: TaskRef, path: Path, outputs: Iterator[tuple[str, Path, int, bool]]) -> None:
         self.op = op
@@ -31,7 +31,7 @@ class Call:
         self.busy_s = 0.0
 
     def take_busy_s(self) -> float:
-        """Time it ran since the last report."""
+        """Return the run time since the last report."""
         busy_s, self.busy_s = self.busy_s, 0.0
         return busy_s
 
@@ -40,7 +40,7 @@ Item = Call | actions.Commit | list[tuple[int, TaskRef]]
 
 
 class SimulatedWorker:
-    """Runs one thing at a time in virtual time."""
+    """A worker that runs one item at a time in virtual time."""
 
     def __init__(self, cluster: SimulatedCluster, action: actions.StartWorker) -> None:
         self.cluster = cluster
@@ -56,43 +56,43 @@ class SimulatedWorker:
         self.busy = False
         self.queue: list[Item] = []
         self.parked: dict[int, Call] = {}
-        self.sinks: dict[str, tuple[int, list[Path]]] = {}  # unit -> (epoch, what its sink saw)
+        self.sinks: dict[str, tuple[int, list[Path]]] = {}  # unit -> (epoch, tasks that its sink received)
         self.busy_s = 0.0
 
     def report(self, event: AnyEvent) -> None:
-        """Send an event; it arrives after all earlier ones, also if the worker has died in the meantime."""
+        """Send an event; it arrives after all earlier ones, even if the worker has crashed in the meantime."""
         self.cluster.after(self.cluster.behaviour.latency_s, lambda: self.cluster.report(event))
 
     def ready(self) -> None:
-        """Setup has ended."""
+        """Finish the setup."""
         if self.alive:
             self.up = True
             self.report(events.WorkerReady(self.id, setup_s=self.cluster.now - self.born_s))
 
     def setup_failed(self) -> None:
-        """Setup has failed."""
+        """Fail the setup."""
         if self.alive:
             self.end()
             self.report(events.WorkerSetupFailed(self.id, "no such model"))
 
     def end(self) -> None:
-        """Gone; its place on the node is free."""
+        """End the worker and free its place on the node."""
         self.alive = False
-        self.leave_place()
+        self.free_resources()
 
-    def leave_place(self) -> None:
-        """Another worker may have its devices, once."""
+    def free_resources(self) -> None:
+        """Free its resources on the node, once."""
         if self.placed:
             self.placed = False
-            self.cluster.places.leave(self.op, self.node, self.devices)
+            self.cluster.resources.free(self.op, self.node, self.devices)
 
-    def die(self) -> None:
-        """Gone, with all it held."""
+    def crash(self) -> None:
+        """Crash, with everything it held."""
         self.end()
         self.report(events.WorkerLost(self.id, "killed"))
 
     def take(self, action: actions.Dispatch) -> None:
-        """Queue tasks, one call after another."""
+        """Queue tasks in calls of `batch_size`."""
         spec = self.cluster.spec.ops[action.op]
         self.check_ops(action)
         refs = [(action.op, ref) for ref in action.tasks]
@@ -100,7 +100,7 @@ class SimulatedWorker:
         self.proceed()
 
     def check_ops(self, action: actions.Dispatch) -> None:
-        """A worker only runs what it was started for."""
+        """Raise RuleBroken if the worker is not up or was not started for the op."""
         wanted = action.op if self.cluster.spec.ops[action.op].has_own_workers else None
         if not self.up or wanted != self.op:
             raise RuleBroken(f"worker {self.id} (op {self.op}, up {self.up}) gets tasks of op {action.op}")
@@ -120,16 +120,16 @@ class SimulatedWorker:
         self.queue.append(action)
         self.proceed()
 
-    def give_back(self, action: actions.Requeue) -> None:
-        """Forget parked or waiting tasks, and the sink state of old epochs."""
+    def drop_tasks(self, action: actions.Requeue) -> None:
+        """Drop parked or queued tasks, and the sink state of old epochs."""
         for task in action.tasks:
-            if self.parked.pop(task, None) is None and not self._forget_waiting(task):
+            if self.parked.pop(task, None) is None and not self._drop_queued(task):
                 raise RuleBroken(f"task {task} is taken back from worker {self.id}, which does not have it")
         if action.unit and self.sinks.get(action.unit, (action.epoch,))[0] < action.epoch:
             del self.sinks[action.unit]
         self.proceed()
 
-    def _forget_waiting(self, task: int) -> bool:
+    def _drop_queued(self, task: int) -> bool:
         for item in self.queue:
             if isinstance(item, list):
                 for at, (_, ref) in enumerate(item):
@@ -141,7 +141,7 @@ class SimulatedWorker:
         return False
 
     def proceed(self) -> None:
-        """Begin the next thing in the queue whose op is not entered already."""
+        """Start the next item of the queue whose op has no unfinished generator here."""
         if self.busy or not self.alive:
             return
         entered = {call.op for call in self.parked.values()} | {
@@ -183,7 +183,7 @@ class SimulatedWorker:
         return Call(op, ref, path, iter(self._outputs(op, ref, path)))
 
     def _outputs(self, op: int, ref: TaskRef, path: Path) -> list[tuple[str, Path, int, bool]]:
-        """What a task will emit: (unit, path, size, closes). A stream leaves out what is committed."""
+        """Return the outputs of a task: (unit, path, size, closes). A stream skips committed units."""
         behaviour, spec = self.cluster.behaviour, self.cluster.specs.get(ref.unit)
         if self.cluster.spec.ops[op].sink:
             return []
@@ -223,7 +223,7 @@ class SimulatedWorker:
         return True
 
     def _finish_all(self, calls: list[Call], busy_s: float) -> None:
-        """End a call that emits everything at its end."""
+        """Finish a call that emits everything at its end."""
         for call in calls:
             if self._fails(call):
                 continue
@@ -235,21 +235,21 @@ class SimulatedWorker:
         self._free()
 
     def _leak(self, op: int) -> None:
-        """Keep some memory after a task, and tell if it is too much."""
+        """Leak some memory after a task, and report if it is above the limit."""
         behaviour = self.cluster.behaviour
         self.private_bytes += behaviour.ops[op].leak_bytes
         if 0 < behaviour.worker_limit_bytes < self.private_bytes:
             self.report(events.WorkerMemory(self.id, self.private_bytes, behaviour.worker_limit_bytes))
 
     def _deliver(self, call: Call, outputs: tuple[Emitted, ...]) -> tuple[Emitted, ...]:
-        """Outputs of a last op are results: they go to the driver and are not payloads."""
+        """Remove the payloads of a last op: its outputs are results for the driver."""
         if self.cluster.spec.ops[call.op].next is None:
             for output in outputs:
                 self.cluster.live_bytes -= self.cluster.payloads.pop(output.task).nbytes
         return outputs
 
     def _write(self, call: Call) -> None:
-        """A sink takes a task."""
+        """Add a task to its sink."""
         if not self.cluster.spec.ops[call.op].sink:
             return
         unit, epoch = call.ref.unit, call.ref.epoch
@@ -258,7 +258,7 @@ class SimulatedWorker:
         self.sinks[unit][1].append(call.path)
 
     def _step(self, call: Call) -> None:
-        """Let a generator go on to its next output or its end."""
+        """Run a generator to its next output or its end."""
         duration_s = self.cluster.behaviour.duration_s(call.op, call.ref.unit, call.path, call.steps)
         call.steps += 1
         call.busy_s += duration_s

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The stages that ship with Thresher, one stage or rule set per file."""
+"""The stages that ship with Thresher, one stage, rule set or family of rules per file."""

@@ -10,10 +10,11 @@ import pytest
 
 from thresher import Pipeline, ProcessingStage, Resources, Task
 from thresher.backends.experimental.ray_data import RayDataExecutor as SameExecutor
+from thresher.backends.ray import RayExecutor
 from thresher.backends.ray_actor_pool import RayActorPoolExecutor
 from thresher.backends.ray_data import RayDataExecutor
 from thresher.backends.xenna import XennaExecutor
-from thresher.core.executors import make_executor
+from thresher.core.recipes.executors import make_executor
 from thresher.errors import MissingPackageError, UnsupportedError, UsageError
 
 needs_ray = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="ray is not installed")
@@ -76,6 +77,15 @@ def test_a_plan_can_be_made_without_a_cluster(executor: Any) -> None:
 
 
 @needs_ray
+@pytest.mark.parametrize("executor", [*ON_RAY, RayExecutor])
+def test_without_psutil_users_learn_which_extra_installs_it(executor: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    find_spec = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "psutil" else find_spec(name))
+    with pytest.raises(MissingPackageError, match=r"needs the package psutil: pip install 'thresher\[ray\]'"):
+        executor()
+
+
+@needs_ray
 @pytest.mark.skipif(importlib.util.find_spec("cosmos_xenna") is not None, reason="cosmos_xenna is installed")
 def test_without_xenna_people_are_told_what_to_install() -> None:
     with pytest.raises(MissingPackageError, match=r"executor 'xenna' needs .*pip install 'thresher\[xenna\]'"):
@@ -91,8 +101,8 @@ def test_xenna_takes_its_own_keys() -> None:
         max_workers_per_stage=3,
         ignore_failures=True,
     )
-    assert executor.limits().tending.max_workers_per_stage == 3
+    assert executor.limits().worker_policy.max_workers_per_stage == 3
     with pytest.raises(UsageError, match="worker_max_lifetime_m"):
         XennaExecutor(worker_max_lifetime_m=0.5)
-    with pytest.raises(UnsupportedError, match="Xenna counts cores and accelerators alone"):
+    with pytest.raises(UnsupportedError, match="Xenna schedules by cores and accelerators only"):
         executor.plan(Pipeline("p", stages=[Same().with_(resources=Resources(custom={"licence": 1}))]))

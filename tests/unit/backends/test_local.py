@@ -10,16 +10,16 @@ from collections.abc import Iterator
 import pytest
 
 from tests.memory_room import memory_beside_this_process
-from thresher.backends.allowances import available_cpus
 from thresher.backends.local import LocalExecutor
-from thresher.core.options import RunOptions
+from thresher.backends.resource_options import available_cpus
+from thresher.core.arguments.options import RunOptions
 from thresher.core.pipeline import Pipeline
 from thresher.core.resources import Resources
 from thresher.core.stage import ProcessingStage
 from thresher.core.task import Task
 from thresher.errors import PlanError, RunFailedError, UsageError
-from thresher.runtime.accelerators import Accelerator
-from thresher.runtime.memory import available_memory, children_of
+from thresher.runtime.memory.usage import available_memory, children_of
+from thresher.runtime.processes.accelerators import Accelerator
 from thresher.scheduler.model import NodeSpec
 
 
@@ -85,7 +85,7 @@ def results(executor: LocalExecutor, *stages: ProcessingStage[Task, Task], tasks
         ({"worker_max_tasks": 0}, "worker_max_tasks: 0 is not a whole number of 1 or more"),
         ({"worker_max_lifetime_m": 0}, "worker_max_lifetime_m: 0 is not a number of minutes above 0"),
         ({"worker_restart_interval_m": "1"}, "worker_restart_interval_m: '1' is not a number of minutes above 0"),
-        ({"custom_resources": ["licence"]}, "custom_resources: ['licence'] is no mapping of names to amounts"),
+        ({"custom_resources": ["licence"]}, "custom_resources: ['licence'] is not a mapping of names to amounts"),
         ({"custom_resources": {"licence": -1}}, "custom_resources: licence: -1 is not a number of 0 or more"),
     ],
 )

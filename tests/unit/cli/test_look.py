@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from thresher.cli.main import main
-from thresher.core.recipe import load_recipe
+from thresher.core.recipes.recipe import load_recipe
 from thresher.core.registry import entries
+from thresher.kernels.build.compile import CannotCompile
 
 
 def test_stages_lists_every_name_with_what_it_does(capsys: pytest.CaptureFixture[str]) -> None:
@@ -40,6 +41,19 @@ def test_one_stage_is_shown_with_parameters_defaults_and_types(capsys: pytest.Ca
     assert out.endswith("in a recipe\n  - WordCountFilter\n")
 
 
+@pytest.mark.parametrize("name", ["JsonlReader", "ParquetReader", "JsonlWriter", "ParquetWriter"])
+def test_every_parameter_of_readers_and_writers_is_explained(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["stages", name, "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert [p["name"] for p in shown["parameters"] if f"`{p['name']}`: " not in shown["parameters_doc"]] == []
+    assert ("standard" in shown["doc"] + shown["parameters_doc"]) == name.startswith("Jsonl")
+
+
+def test_a_list_of_objects_is_described_without_an_article(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["stages", "ScoreFilter"]) == 0
+    assert "a DocumentFilter or a list of DocumentFilter objects" in capsys.readouterr().out
+
+
 def test_a_required_parameter_is_marked(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["stages", "JsonlWriter"]) == 0
     out = capsys.readouterr().out
@@ -64,7 +78,7 @@ def test_an_unknown_stage_suggests_the_nearest(capsys: pytest.CaptureFixture[str
 def test_recipes_shows_what_must_be_given(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["recipes"]) == 0
     out = capsys.readouterr().out
-    assert "quick-text: five quick rules" in out
+    assert "quick-text: Five quick rules" in out
     assert "    input_path   must be given\n" in out
     assert "    min_words    50\n" in out
     assert main(["recipes", "--json"]) == 0
@@ -180,3 +194,34 @@ def test_plan_refuses_what_the_executor_would_ignore(
     )
     assert main([*arguments, "--allow-unsupported"]) == 0
     assert "thresher: warning: executor 'serial' does not honour 'workers'" in capsys.readouterr().err
+
+
+def test_warm_up_compiles_everything_and_says_where_it_is(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[object] = []
+    monkeypatch.setattr("thresher.kernels.build.compile.compile_all", lambda announcer: asked.append(announcer) is None)
+    assert main(["warm-up", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["compiled"] is True
+    assert os.path.isdir(told["folder"])
+    assert main(["warm-up", "--quiet"]) == 0
+    assert capsys.readouterr() == ("", "")
+    assert len(asked) == 2
+
+
+def test_warm_up_that_cannot_compile_fails_with_the_reason(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(announcer: object) -> bool:
+        raise CannotCompile("not compiled: places")
+
+    monkeypatch.setattr("thresher.kernels.build.compile.compile_all", refuse)
+    assert main(["warm-up"]) == 1
+    assert "not compiled: places" in capsys.readouterr().err
+
+
+def test_what_is_shown_of_a_stage_is_written_for_it(capsys: pytest.CaptureFixture[str]) -> None:
+    for entry in entries().values():
+        assert main(["stages", entry.name]) == 0
+    assert "Initialize self" not in capsys.readouterr().out

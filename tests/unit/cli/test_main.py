@@ -28,7 +28,7 @@ def test_the_help_lists_every_command(arguments: list[str], capsys: pytest.Captu
     assert main(arguments) == 0
     out = capsys.readouterr().out
     assert all(f"  {name} " in out for name in COMMANDS)
-    assert f"planned, not there yet: {PLANNED[0]}" in out
+    assert f"planned, not available yet: {PLANNED[0]}" in out
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -45,26 +45,37 @@ def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) 
 @pytest.mark.parametrize("command", PLANNED)
 def test_a_planned_command_says_so(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([command, "x"]) == 2
-    assert f"thresher: error: `thresher {command}` is planned and not there yet." in capsys.readouterr().err
+    assert f"thresher: error: `thresher {command}` is planned and not available yet." in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (["rum"], "'rum' is no command. Did you mean 'run'? There is: run, plan"),
+        (["rum"], "'rum' is not a command. Did you mean 'run'? Commands: run, plan"),
         (["run"], "the following arguments are required: RECIPE. `thresher run --help`"),
         (["run", "r.yaml", "--worker", "2"], "thresher run has no flag '--worker'. Did you mean '--workers'?"),
         (["run", "r.yaml", "--workers", "two"], "argument --workers: 'two' is not a whole number"),
         (["run", "r.yaml", "--gpus", "two"], "argument --gpus: 'two' is not a whole number."),
-        (["run", "r.yaml", "--metrics-port", "1"], "--metrics-port is planned and not there yet."),
-        (["run", "r.yaml", "--dashboard"], "--dashboard is planned and not there yet."),
+        (["run", "r.yaml", "--metrics-port", "1"], "--metrics-port is planned and not available yet."),
+        (["run", "r.yaml", "--dashboard"], "--dashboard is planned and not available yet."),
         (["run", "no-such.yaml"], "no-such.yaml: there is no such file, and no built-in recipe of that name."),
-        (["run", "quick-text", "five"], "'five' is no key=value; write a param as name=value"),
-        (["run", "quick-text", "=5"], "'=5' is no key=value"),
+        (
+            ["run", "quick-text", "--input", "x"],
+            "no flag '--input'. Paths are params of the recipe: write input_path=PATH.",
+        ),
+        (["run", "quick-text", "--gpu", "1"], "no flag '--gpu'. Did you mean '--gpus'?"),
+        (["run", "quick-text", "five"], "'five' is not of the form key=value; write a param as name=value"),
+        (["run", "quick-text", "=5"], "'=5' is not of the form key=value"),
         (["run", "quick-text", "input_path=[a"], "input_path:1:3: not readable as YAML"),
         (["stages", "a", "b"], "thresher stages takes no argument 'b'"),
         (["report", "no-such-run"], "no-such-run: no run found there."),
         (["replay", "no-such-run"], "no-such-run: no run found there."),
+        (["run", ""], "RECIPE is empty; a shell variable that is not set looks like this"),
+        (["audit", ""], "RUN is empty; a shell variable that is not set looks like this"),
+        (["why", "run", "--text", "a", "--limit", "0"], "--limit 0: give a number of records, 1 or more"),
+        (["why", "run", "--text", "a", "--limit", "x"], "argument --limit: 'x' is not a whole number"),
+        (["quarantine", "run", "--limit", "x"], "argument --limit: 'x' is not a whole number"),
+        (["retry", "run", "--workers", "two"], "argument --workers: 'two' is not a whole number"),
     ],
 )
 def test_what_is_refused_says_what_is_legal_and_shows_no_traceback(
@@ -107,7 +118,7 @@ def test_an_unexpected_error_shows_its_traceback_and_asks_for_a_report(
     assert main(["run"]) == 1
     err = capsys.readouterr().err
     assert "Traceback (most recent call last):" in err
-    assert "thresher: error: unexpected ZeroDivisionError: division by zero\nThis is a fault in Thresher" in err
+    assert "thresher: error: unexpected ZeroDivisionError: division by zero\nThis is a bug in Thresher" in err
 
 
 def test_ctrl_c_and_sigterm_have_their_exit_codes(
@@ -118,7 +129,7 @@ def test_ctrl_c_and_sigterm_have_their_exit_codes(
         assert main(["run", "--json"]) == code
         shown = capsys.readouterr()
         assert json.loads(shown.out)["exit_code"] == code
-        assert "the same command goes on from what is done" in shown.err
+        assert "run the same command again to continue" in shown.err
 
 
 def test_a_reader_that_has_seen_enough_is_no_error() -> None:

@@ -7,8 +7,8 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from thresher.core.batch import DocumentBatch
-from thresher.core.records import RawLines, RecordIds
+from thresher.core.documents.batch import DocumentBatch
+from thresher.core.documents.records import RawLines, RecordIds
 
 SOURCE = ("0123456789ab:", "folder/file.jsonl")
 

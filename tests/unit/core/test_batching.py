@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from thresher.core.batching import FIRST_PATIENCE, FittingSize, InferenceBatcher
-from thresher.core.out_of_memory import is_out_of_memory
+from thresher.core.batching import MIN_PATIENCE, FittingSize, InferenceBatcher
 from thresher.errors import UsageError
+from thresher.stage_errors import is_out_of_memory
 
 pytestmark = pytest.mark.usefixtures("small_heap")
 
@@ -107,7 +107,7 @@ def test_the_size_grows_again_slowly_and_never_beyond_what_was_asked() -> None:
     batcher.run(model.score, list(range(16)))
     assert batcher.size == 8
     model.room = 1000
-    batcher.run(model.score, list(range(8 * 2 * FIRST_PATIENCE)))
+    batcher.run(model.score, list(range(8 * 2 * MIN_PATIENCE)))
     assert batcher.size == 10
     batcher.run(model.score, list(range(10_000)))
     assert batcher.size == 16

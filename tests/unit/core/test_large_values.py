@@ -12,10 +12,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from thresher.core import json_records
-from thresher.core.json_records import encode_value, encoded_column, patch_line
-from thresher.stages.io import lines
-from thresher.stages.io.lines import first_line_end, last_line_end, line_spans
+from thresher.core.documents import json_records
+from thresher.core.documents.json_records import encode_value, encoded_column, patch_line
+from thresher.stages.io.jsonl import lines
+from thresher.stages.io.jsonl.lines import first_line_end, last_line_end, line_spans
 
 texts = st.text(st.characters(codec="utf-8"), max_size=80)
 records = st.dictionaries(st.sampled_from(["text", "a", "b c", 'q"']), st.one_of(texts, st.integers(), st.none()))

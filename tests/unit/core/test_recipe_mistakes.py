@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from thresher.core.recipe import load_recipe
+from thresher.core.recipes.recipe import load_recipe
 from thresher.errors import RecipeError, ThresherError
 
 READ_AND_WRITE = """\
@@ -54,8 +54,8 @@ MISTAKES = [
     (
         "  - WordCounFilter\n",
         (
-            "recipe:3: stages[0]: 'WordCounFilter' is no stage, filter or modifier that Thresher knows. Did you mean "
-            "'WordCountFilter'? `thresher stages` lists them all"
+            "recipe:3: stages[0]: 'WordCounFilter' is not a stage, filter or modifier that Thresher knows. "
+            "Did you mean 'WordCountFilter'? `thresher stages` lists them all"
         ),
     ),
     ("  - JsonlWriter\n", "recipe:3: stages[0].JsonlWriter.path: JsonlWriter needs it and it is not given: a text"),
@@ -90,8 +90,8 @@ MISTAKES = [
     (
         "  - ScoreFilter: {filter_obj: [{UrlsFiler: {}}]}\n",
         (
-            "recipe:3: stages[0].ScoreFilter.filter_obj[0]: 'UrlsFiler' is no stage, filter or modifier that Thresher "
-            "knows. Did you mean 'UrlsFilter'?"
+            "recipe:3: stages[0].ScoreFilter.filter_obj[0]: 'UrlsFiler' is not a stage, filter or modifier "
+            "that Thresher knows. Did you mean 'UrlsFilter'?"
         ),
     ),
     (
@@ -103,13 +103,16 @@ MISTAKES = [
     ),
     (
         "  - 5\n",
-        "recipe:3: stages[0]: 5 is no stage; write Name, {Name: {parameter: value}} or {_target_: package.Class}",
+        "recipe:3: stages[0]: 5 is not a stage; write Name, {Name: {parameter: value}} or {_target_: package.Class}",
     ),
-    ("  - WordCountFilter: 5\n", "recipe:3: stages[0].WordCountFilter: 5 are no parameters; write WordCountFilter: {"),
+    (
+        "  - WordCountFilter: 5\n",
+        "recipe:3: stages[0].WordCountFilter: 5 is not a mapping of parameters; write WordCountFilter: {",
+    ),
     (
         "  - WordCountFilter:\n    min_words: 5\n",
         (
-            "recipe:3: stages[0]: {'WordCountFilter': None, 'min_words': 5} is no stage; write Name, {Name: "
+            "recipe:3: stages[0]: {'WordCountFilter': None, 'min_words': 5} is not a stage; write Name, {Name: "
             "{parameter: value}} or {_target_: package.Class}. Its parameters must stand below its name, further in"
         ),
     ),
@@ -129,16 +132,16 @@ def test_a_mistake_in_a_stage_is_told_with_line_path_value_and_what_is_legal(sta
     ("recipe", "expected"),
     [
         ("\n", "recipe: the recipe is empty; it needs at least `name` and `stages`"),
-        ("- a\n- b\n", "recipe: the recipe holds ['a', 'b'], which is no mapping"),
+        ("- a\n- b\n", "recipe: the recipe holds ['a', 'b'], which is not a mapping"),
         ("stages: [UrlsFilter]\n", "recipe: name: every recipe needs a name of letters, digits, - and _"),
         (
             "name: a b\nstages: [UrlsFilter]\n",
-            "recipe:1: name: 'a b' is no name; a name has letters, digits, - and _ only",
+            "recipe:1: name: 'a b' is not a name; a name has letters, digits, - and _ only",
         ),
-        ("name: 5\nstages: [UrlsFilter]\n", "recipe:1: name: 5 is no name"),
+        ("name: 5\nstages: [UrlsFilter]\n", "recipe:1: name: 5 is not a name"),
         ("name: x\n", "recipe: stages: is missing; a recipe needs a list with at least one stage"),
-        ("name: x\nstages: []\n", "recipe:2: stages: [] is no list of stages"),
-        ("name: x\nstages: UrlsFilter\n", "recipe:2: stages: 'UrlsFilter' is no list of stages"),
+        ("name: x\nstages: []\n", "recipe:2: stages: [] is not a list of stages"),
+        ("name: x\nstages: UrlsFilter\n", "recipe:2: stages: 'UrlsFilter' is not a list of stages"),
         (
             "name: x\nstage: []\nstages: [UrlsFilter]\n",
             (
@@ -146,14 +149,17 @@ def test_a_mistake_in_a_stage_is_told_with_line_path_value_and_what_is_legal(sta
                 "params, executor, options, stages"
             ),
         ),
-        ("name: x\ndescription: 5\nstages: [UrlsFilter]\n", "recipe:2: description: 5 is no text; put it in quotes"),
-        ("name: x\nparams: [a]\nstages: [UrlsFilter]\n", "recipe:2: params: ['a'] is no mapping of names to values"),
+        ("name: x\ndescription: 5\nstages: [UrlsFilter]\n", "recipe:2: description: 5 is not a text; put it in quotes"),
+        ("name: x\nparams: [a]\nstages: [UrlsFilter]\n", "recipe:2: params: ['a'] is not a mapping of names to values"),
         ("name: x\nexecutor: 5\nstages: [UrlsFilter]\n", "recipe:2: executor: 5 is neither a name nor a mapping"),
         (
             "name: x\nexecutor: rai\nstages: [UrlsFilter]\n",
-            "recipe:2: executor: 'rai' is no executor. Did you mean 'ray",
+            "recipe:2: executor: 'rai' is not an executor. Did you mean 'ray",
         ),
-        ("name: x\nexecutor: {name: loca}\nstages: [UrlsFilter]\n", "recipe:2: executor.name: 'loca' is no executor."),
+        (
+            "name: x\nexecutor: {name: loca}\nstages: [UrlsFilter]\n",
+            "recipe:2: executor.name: 'loca' is not an executor.",
+        ),
         (
             "name: x\noptions: {max_error: 5}\nstages: [UrlsFilter]\n",
             "recipe:2: options.max_error: options has no parameter 'max_error'. Did you mean 'max_errors'?",
@@ -187,7 +193,7 @@ def test_a_mistake_in_the_frame_of_a_recipe_is_told_with_what_is_legal(recipe: s
             "WordFilter.x=5: there is no stage 'WordFilter'. Did you mean 'WordCountFilter'?",
         ),
         ({**PATHS, "WordCountFilter.min": 5}, "stages[1].WordCountFilter.min: WordCountFilter has no parameter 'min'"),
-        ({**PATHS, "executor.name": "rai"}, "executor.name: 'rai' is no executor"),
+        ({**PATHS, "executor.name": "rai"}, "executor.name: 'rai' is not an executor"),
         ({**PATHS, "options.keep": 1}, "options.keep: options has no parameter 'keep'"),
         (
             {**PATHS, "output_path": 2024},
@@ -204,13 +210,17 @@ def test_a_mistake_on_the_command_line_is_told_with_what_is_legal(overrides: dic
 def test_all_mistakes_are_told_at_once() -> None:
     text = message("  - WordCountFilter: {min_words: x}\n  - UrlFilter\n  - JsonlWriter\n")
     assert text.startswith("recipe: 3 problems:\n")
-    assert [line.split(": ")[0] for line in text.splitlines()[1:]] == ["  recipe:3", "  recipe:4", "  recipe:5"]
+    assert [line.split(": ")[0] for line in text.splitlines()[1:]] == [
+        "  1. recipe:3",
+        "  2. recipe:4",
+        "  3. recipe:5",
+    ]
 
 
 def test_a_file_is_named_in_the_message(tmp_path: Path) -> None:
     file = tmp_path / "mine.yaml"
     file.write_text("name: x\nstages: [Nothing]\n")
-    with pytest.raises(RecipeError, match=rf"^{file}:2: stages\[0\]: 'Nothing' is no stage"):
+    with pytest.raises(RecipeError, match=rf"^{file}:2: stages\[0\]: 'Nothing' is not a stage"):
         load_recipe(file)
 
 

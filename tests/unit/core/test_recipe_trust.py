@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from thresher.core import registry
-from thresher.core.recipe import Recipe, load_recipe
+from thresher.core.recipes.recipe import Recipe, load_recipe
 from thresher.core.stage import ProcessingStage
 from thresher.errors import RecipeError
 
@@ -129,8 +129,8 @@ def test_a_trusted_function_may_be_a_stage_or_make_one(package: str) -> None:
         ),
         ("{_target_: own_package.stages.Mine, size: 11}", "refused its parameters: ValueError: too large"),
         ("{_target_: own_package.stages.number}", "own_package.stages.number"),
-        ("{_target_: Mine}", "stages[0]._target_: 'Mine' is no path of a class; write it as package.module.Class"),
-        ("{_target_: 5}", "stages[0]._target_: 5 is no path of a class"),
+        ("{_target_: Mine}", "stages[0]._target_: 'Mine' is not a path of a class; write it as package.module.Class"),
+        ("{_target_: 5}", "stages[0]._target_: 5 is not a path of a class"),
     ],
 )
 def test_a_trusted_target_that_does_not_work_says_why(package: str, item: str, expected: str) -> None:

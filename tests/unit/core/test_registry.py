@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,8 +13,8 @@ import pytest
 from thresher.core import registry
 from thresher.core.stage import ProcessingStage, SinkStage, SourceStage
 from thresher.errors import UsageError
-from thresher.stages.text.document_filter import DocumentFilter
 from thresher.stages.text.document_modifier import DocumentModifier
+from thresher.stages.text.judging.rule import DocumentFilter
 
 
 @pytest.fixture(autouse=True)
@@ -57,7 +58,9 @@ def test_an_unknown_name_suggests_what_was_meant(wrong: str, hint: str) -> None:
 
 
 def test_an_executor_that_nobody_knows_suggests_what_was_meant() -> None:
-    with pytest.raises(UsageError, match=r"'seriell' is no executor\. Did you mean 'serial'\? There is: local, serial"):
+    with pytest.raises(
+        UsageError, match=r"'seriell' is not an executor\. Did you mean 'serial'\? Executors: local, serial"
+    ):
         registry.load_executor("seriell")
 
 
@@ -129,12 +132,13 @@ def test_importing_the_package_loads_none_of_its_parts() -> None:
     assert done.stdout.strip() == "['__future__', 'thresher', 'thresher.version']"
 
 
-def test_planning_a_recipe_loads_neither_arrow_nor_numpy() -> None:
+def test_planning_a_recipe_loads_neither_arrow_nor_numpy(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
     code = (
         "import sys; from thresher import load_recipe;"
         "recipe = load_recipe('quick-text', {'input_path': 'a', 'output_path': 'b'});"
         "recipe.make_executor().plan(recipe.pipeline());"
         "print([name for name in ('pyarrow', 'numpy', 'pandas', 'fsspec', 'rich') if name in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

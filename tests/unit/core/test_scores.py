@@ -9,16 +9,15 @@ from typing import Any
 
 import pytest
 
-from thresher.core.batch import DocumentBatch
-from thresher.core.scores import JudgingStage, score_columns, stretches
+from thresher.core.documents.batch import DocumentBatch
+from thresher.core.scores import JudgingStage, score_columns, scoring_groups
 from thresher.core.stage import ProcessingStage
-from thresher.stages.text.document_filter import DocumentFilter
+from thresher.stages.text.judging.rule import DocumentFilter
+from thresher.stages.text.judging.score_filter import Filter, Score, ScoreFilter
 from thresher.stages.text.modifiers.newline_normalizer import NewlineNormalizer
 from thresher.stages.text.modify import Modify
-from thresher.stages.text.rules.mean_word_length import MeanWordLengthFilter
-from thresher.stages.text.rules.urls import UrlsFilter
-from thresher.stages.text.rules.word_count import WordCountFilter
-from thresher.stages.text.score_filter import Filter, Score, ScoreFilter
+from thresher.stages.text.rules.web.urls import UrlsFilter
+from thresher.stages.text.rules.words.word_counts import MeanWordLengthFilter, WordCountFilter
 
 
 class Share(DocumentFilter):
@@ -154,11 +153,11 @@ def test_neighbours_that_see_the_same_texts_score_together() -> None:
     words, urls = ScoreFilter(WordCountFilter()), ScoreFilter(UrlsFilter())
     noted = ScoreFilter(UrlsFilter(), score_field="title")
     titles = ScoreFilter(UrlsFilter(), text_field="title")
-    assert stretches([words, urls, words], [0, 1, 2]) == [[0, 1, 2]]
-    assert stretches([words, Modify(str.lower), urls, words], [0, 1, 2, 3]) == [[0], [2, 3]]
-    assert stretches([words, Filter(len, "text"), urls], [0, 1, 2]) == [[0], [2]]
-    assert stretches([noted, words, titles], [0, 1, 2]) == [[0, 1], [2]]
-    assert stretches([words, Judge(UrlsFilter()), urls], [0, 1, 2]) == [[0], [2]]
+    assert scoring_groups([words, urls, words], [0, 1, 2]) == [[0, 1, 2]]
+    assert scoring_groups([words, Modify(str.lower), urls, words], [0, 1, 2, 3]) == [[0], [2, 3]]
+    assert scoring_groups([words, Filter(len, "text"), urls], [0, 1, 2]) == [[0], [2]]
+    assert scoring_groups([noted, words, titles], [0, 1, 2]) == [[0, 1], [2]]
+    assert scoring_groups([words, Judge(UrlsFilter()), urls], [0, 1, 2]) == [[0], [2]]
 
 
 def test_a_stage_that_judges_says_so_only_where_it_is_certain() -> None:

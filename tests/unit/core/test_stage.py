@@ -3,12 +3,15 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
-from thresher.core.batch import DocumentBatch
+from thresher.core.documents.batch import DocumentBatch
+from thresher.core.planning.checks import task_types
 from thresher.core.resources import Resources
 from thresher.core.stage import (
     CompositeStage,
@@ -18,7 +21,6 @@ from thresher.core.stage import (
     SourceStage,
     overrides,
     processing_stage,
-    task_types,
 )
 from thresher.core.task import FileGroupTask, Task
 from thresher.errors import UsageError
@@ -54,6 +56,55 @@ def test_with_makes_a_changed_copy() -> None:
     )
     assert (stage.name, stage.batch_size, stage.num_workers()) == ("slow one", 4, None)
     assert changed.with_(num_workers=None).num_workers() is None
+
+
+class Computed(Copy):
+    """Computes its settings."""
+
+    @property
+    def name(self) -> str:  # type: ignore[override]  # what the test is about
+        return "computed"
+
+    @property
+    def batch_size(self) -> int:  # type: ignore[override]  # what the test is about
+        return 3
+
+    def num_workers(self) -> int | None:
+        return 2
+
+
+class Inherits(Computed):
+    pass
+
+
+@dataclass(frozen=True)
+class Frozen(Copy):
+    size: int = 1
+
+
+@pytest.mark.parametrize("kind", [Computed, Inherits])
+def test_what_with_sets_wins_over_methods_and_properties_of_the_class(kind: type[Computed]) -> None:
+    stage = kind()
+    assert (stage.name, stage.batch_size, stage.num_workers()) == ("computed", 3, 2)
+    changed = stage.with_(name="mine", batch_size=5, num_workers=4)
+    assert (changed.name, changed.batch_size, changed.num_workers()) == ("mine", 5, 4)
+    assert stage.with_(num_workers=None).num_workers() is None
+    assert changed.with_(timeout_s=1.0).name == "mine"
+    loaded = pickle.loads(pickle.dumps(changed))
+    assert (loaded.name, loaded.batch_size, loaded.num_workers()) == ("mine", 5, 4)
+
+
+def test_a_method_of_a_mixin_yields_to_with_too() -> None:
+    class Two:
+        def num_workers(self) -> int:
+            return 2
+
+    mixed = type("Mixed", (Two, Copy), {})()
+    assert (mixed.num_workers(), mixed.with_(num_workers=4).num_workers()) == (2, 4)
+
+
+def test_a_frozen_dataclass_can_be_changed_by_with() -> None:
+    assert Frozen(7).with_(name="frozen one").name == "frozen one"
 
 
 @pytest.mark.parametrize(
@@ -100,6 +151,8 @@ def test_a_stage_without_process_says_what_to_write() -> None:
 def test_a_number_of_workers_as_attribute_is_refused_with_the_way_to_say_it() -> None:
     with pytest.raises(TypeError, match="num_workers must be a method"):
         type("Wrong", (ProcessingStage,), {"num_workers": 3})
+    with pytest.raises(TypeError, match="num_workers must be a method"):
+        type("Wrong", (ProcessingStage,), {"num_workers": property(lambda self: 3)})
 
 
 def test_task_types_are_read_from_the_declaration() -> None:
@@ -127,6 +180,51 @@ def test_the_decorator_makes_a_stage_of_a_function() -> None:
     assert (shorten.name, shorten.resources.cpus, shorten.batch_size) == ("shorten", 0.5, 2)
     assert task_types(shorten) == (DocumentBatch, DocumentBatch)
     assert len(shorten.process(DocumentBatch([{"a": 1}, {"a": 2}]))) == 1
+
+
+def test_a_function_that_cannot_take_one_task_is_refused_at_once() -> None:
+    with pytest.raises(UsageError, match=r"two\(a: .*, b: .*\) .*cannot be called with one argument, the task"):
+
+        @processing_stage(name="two")
+        def two(a: Any, b: Any) -> Any:
+            return a
+
+    with pytest.raises(UsageError, match=r"none\(\) .*cannot be called with one argument"):
+
+        @processing_stage()  # type: ignore[arg-type]  # what the test is about
+        def none() -> Any:
+            return None
+
+    with pytest.raises(UsageError, match="later is asynchronous"):
+
+        @processing_stage()
+        async def later(task: Any) -> Any:
+            return task
+
+    with pytest.raises(UsageError, match="3 is not a function"):
+        processing_stage()(3)  # type: ignore[arg-type]  # what the test is about
+    assert processing_stage()(len).name == "len"
+
+    @processing_stage()
+    def more(task: Any, times: int = 2, **others: Any) -> Any:
+        return task
+
+    assert more.name == "more"
+
+
+def test_methods_that_cannot_take_what_they_are_given_are_refused() -> None:
+    class Wrong(Copy):
+        def process(self, task: FileGroupTask, size: int) -> DocumentBatch:  # type: ignore[override]  # as users do
+            return DocumentBatch([])
+
+    class WrongBatch(Copy):
+        def process_batch(self) -> list[Any]:  # type: ignore[override]  # as users do
+            return []
+
+    with pytest.raises(UsageError, match=r"Wrong\.process\(.*\) .*cannot be called with one argument, the task"):
+        Wrong().with_(name="wrong")
+    with pytest.raises(UsageError, match=r"WrongBatch\.process_batch\(\) .*the list of tasks"):
+        WrongBatch().with_(name="wrong")
 
 
 def test_a_generator_function_is_a_stage_that_fans_out() -> None:

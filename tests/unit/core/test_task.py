@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 from thresher.core.task import EmptyTask, FileGroupTask, RawChunk, Task
@@ -46,3 +48,13 @@ def test_data_can_be_replaced() -> None:
 )
 def test_items_and_bytes_are_known_where_that_is_cheap(task: Task, items: int, nbytes: int) -> None:
     assert (task.num_items, task.nbytes) == (items, nbytes)
+
+
+def test_the_size_of_nested_data_is_what_it_holds() -> None:
+    large = bytes(10**6)
+    for data in (large, memoryview(large), pa.py_buffer(large), [large], {"a": large}, (large,), {"a": [{"b": large}]}):
+        assert 10**6 <= Task(data=data).nbytes < 1.01 * 10**6
+    assert Task(data=np.zeros(10**6)).nbytes == 8 * 10**6
+    many = Task(data=[bytes(100) for _ in range(100_000)])
+    assert 100 * 100_000 <= many.nbytes < 130 * 100_000
+    assert Task(data={str(n): bytes(1000) for n in range(10_000)}).nbytes > 10**7

@@ -17,8 +17,7 @@ import yaml
 
 from thresher.cli import main as cli
 from thresher.cli.arguments import EXECUTOR_NAMES, Parser
-from thresher.core.packages import EXTRAS
-from thresher.core.registry import EXECUTORS
+from thresher.core.registry import EXECUTORS, EXTRAS
 
 ROOT = Path(__file__).parents[3]
 DEPLOY = ROOT / "deploy"
@@ -61,7 +60,7 @@ def read(name: str) -> Any:
 @pytest.mark.parametrize("command", [line for line in commands("thresher") if line.startswith("thresher run")])
 def test_a_command_of_ours_is_one_that_the_command_line_takes(command: str) -> None:
     _, name, *arguments = shlex.split(command.replace('"$@"', "recipe.yaml").replace("$head_ip:$port", "host:1"))
-    module = cli.__dict__.get(name) or __import__(f"thresher.cli.{name}", fromlist=["add_arguments"])
+    module = cli.__dict__.get(name) or __import__(f"thresher.cli.commands.{name}", fromlist=["add_arguments"])
     parser = Parser(prog=f"thresher {name}", description="")
     module.add_arguments(parser)
     parsed = parser.parse(arguments)
@@ -191,7 +190,8 @@ def test_the_image_copies_what_is_there_and_has_the_ray_of_the_manifest() -> Non
 def test_the_extras_of_executors_are_there_and_this_ray_is_one_of_them() -> None:
     packaging = pytest.importorskip("packaging.requirements", reason="reads requirements")
     assert set(EXTRAS.values()) <= set(PROJECT["optional-dependencies"])
-    [wanted] = [packaging.Requirement(text) for text in PROJECT["optional-dependencies"]["ray"]]
+    requirements = map(packaging.Requirement, PROJECT["optional-dependencies"]["ray"])
+    [wanted] = [requirement for requirement in requirements if requirement.name == "ray"]
     text = (DEPLOY / "Dockerfile").read_text(encoding="utf-8")
     assert wanted.specifier.contains(re.search(r"RAY_VERSION=(\S+)", text)[1])  # type: ignore[index]
     pytest.importorskip("ray", reason="needs the extra `ray`")

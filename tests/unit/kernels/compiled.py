@@ -6,20 +6,15 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
-from thresher.kernels import compile
-from thresher.kernels.proven import is_untried
+from thresher.kernels.build import compile
+from thresher.kernels.build.progress import Announcer
+
+SILENT = Announcer("none")
 
 
 @contextlib.contextmanager
 def compiled_and_tried(*modules: str) -> Iterator[None]:
     """Within this block the kernels are there, it is known how they can be loaded, and nobody compiles others."""
-    while True:
-        compile.compile_missing(modules, _say_nothing)
-        with compile._alone(_say_nothing):
-            if not is_untried():
-                yield
-                return
-
-
-def _say_nothing(line: str) -> None:
-    pass
+    compile.compile_missing(modules, SILENT)
+    with compile._build_lock(SILENT):
+        yield

@@ -12,8 +12,8 @@ import numpy as np
 from hypothesis import strategies as st
 
 from tests.unit.kernels.texts import WHITE_SPACE, as_texts
-from thresher.kernels.counts import Count, Counts
-from thresher.kernels.tie_hash import phrase_hash
+from thresher.kernels.bytes.tie_hash import phrase_hash
+from thresher.kernels.counts.text_counts import Count, Counts
 
 WORDS = [
     "a", "b", "ab", "ba", "aa", "aab", "aba", "the", "the\0", "\0", "é", "éa", "e\u0301", "日本", "日本語日本語",

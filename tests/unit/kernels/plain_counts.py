@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 import regex
 
-from thresher.kernels.policy_phrases import PLACEHOLDER, POLICY_PHRASES
-from thresher.kernels.punctuation import PUNCTUATION
+from thresher.kernels.bytes.punctuation import PUNCTUATION
+from thresher.kernels.edits.policy_phrases import PLACEHOLDER, POLICY_PHRASES
 
 COMMON = set(string.ascii_letters + string.digits + "\n?!,.")
 URL = re.compile(r"https?://(?:[A-Za-z0-9$\-_@.&+/:=?#~!*(),]|%[0-9A-Fa-f]{2})+")
@@ -54,7 +54,7 @@ def urls(text: str) -> dict[str, int]:
     }
 
 
-def places(text: str) -> dict[str, int]:
+def positions(text: str) -> dict[str, int]:
     return {"words": len(text.split()), "word_characters": sum(map(len, text.split()))}
 
 
@@ -112,6 +112,6 @@ def phrases(text: str) -> dict[str, int]:
 
 GROUPS: dict[str, Callable[[str], dict[str, int]]] = {
     function.__name__: function
-    for function in (characters, letters, urls, places, words, word_letters, lines, paragraphs, phrases)
+    for function in (characters, letters, urls, positions, words, word_letters, lines, paragraphs, phrases)
 }
 """The counts of a text by group."""

@@ -11,9 +11,9 @@ import pytest
 import regex
 
 from tests.unit.kernels.texts import as_texts
-from thresher.kernels.counts import Counts, Texts
-from thresher.kernels.punctuation import PUNCTUATION
-from thresher.kernels.unicode_tables import CODE_POINTS
+from thresher.kernels.bytes.punctuation import PUNCTUATION
+from thresher.kernels.bytes.unicode_tables import CODE_POINTS
+from thresher.kernels.counts.text_counts import Counts, Texts
 
 ALPHA = regex.compile("[[:alpha:]]")
 EVERY = [chr(point) for point in range(CODE_POINTS)]

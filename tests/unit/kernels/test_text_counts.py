@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from tests.unit.kernels.plain_counts import GROUPS
 from tests.unit.kernels.texts import as_texts, counted, group_counts, hard_texts, made_up_texts, real_texts
-from thresher.kernels.counts import Counts
-from thresher.kernels.groups import COUNTS
+from thresher.kernels.counts.groups import COUNTS
+from thresher.kernels.counts.text_counts import Counts
 
 EVERY_GROUP = pytest.mark.parametrize("group", GROUPS)
 SPACING = [0, 1, 2, 3, 58, 59, 60, 61, 62, 63, 64, 65, 127, 128]
@@ -115,4 +115,4 @@ def test_asking_for_no_texts_leaves_all_to_be_counted_later(group: str) -> None:
 
 def test_the_buffer_may_be_read_only() -> None:
     assert not as_texts(["a"]).data.flags.writeable
-    assert group_counts("a b c", "places") == {"words": 3, "word_characters": 3}
+    assert group_counts("a b c", "positions") == {"words": 3, "word_characters": 3}

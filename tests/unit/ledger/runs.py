@@ -11,11 +11,11 @@ from typing import Any
 from tests.unit.core.json_batches import batch_of_lines
 from thresher.core.tally import StageTally, Tally
 from thresher.core.unit import Piece, Unit, unit_id
-from thresher.ledger.open_run import OpenRun
+from thresher.ledger.folder.open_run import OpenRun
+from thresher.ledger.folder.opening import RunRequest, open_run
 from thresher.ledger.records import CommitRecord
-from thresher.ledger.run import RunRequest, open_run
 from thresher.ledger.unit_output import UnitOutput, join
-from thresher.stages.io.jsonl_writer import JsonlWriter
+from thresher.stages.io.jsonl.writer import JsonlWriter
 
 FINGERPRINT = {"version": "0.1", "stages": "s", "Words.parameters": "p", "Words.code": "c"}
 
@@ -52,7 +52,7 @@ def tally_of(unit: Unit) -> Tally:
 
 def commit(run: OpenRun, unit: Unit, epoch: int = 0) -> CommitRecord:
     """What a worker does to a unit."""
-    output = UnitOutput(run.place, JsonlWriter("unused"), unit, epoch)
+    output = UnitOutput(run.target, JsonlWriter("unused"), unit, epoch)
     output.write(batch_of_lines(lines_of(unit)))
     output.quarantine([b'{"id": "%s"}' % unit.id.encode()])
     output.dropped([b'{"dropped": "%s"}' % unit.id.encode()])
@@ -77,7 +77,7 @@ def commit_all(run: OpenRun, listed: Iterable[Unit]) -> None:
         if first:
             run.before_first_commit()
             first = False
-        run.fold(unit.id, join(run.place, JsonlWriter("unused"), unit))
+        run.fold(unit.id, join(run.target, JsonlWriter("unused"), unit))
 
 
 def whole_run(asked: RunRequest, count: int = 6) -> OpenRun:

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from tests.unit.ledger.runs import commit_all, request, result_of, units, whole_run
-from thresher.ledger.request import RunRequest
-from thresher.ledger.run import open_run
+from thresher.ledger.folder.opening import open_run
+from thresher.ledger.folder.request import RunRequest
 
 STEPS = ("replace", "rename", "link", "unlink", "fsync", "fdatasync", "write", "makedirs", "rmdir", "ftruncate")
 PROJECT = Path(__file__).parents[3]
@@ -105,7 +105,7 @@ def test_a_run_that_dies_at_any_step_ends_as_if_it_had_not(tmp_path: Path, chang
 KILLED = """
 import sys
 from tests.unit.ledger.runs import commit, request, units
-from thresher.ledger.run import open_run
+from thresher.ledger.folder.opening import open_run
 
 run = open_run(request(sys.argv[1]))
 run.before_first_commit()

@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 
 from thresher.errors import OutputRefusedError
-from thresher.ledger.archive import remove_replaced
+from thresher.ledger.folder.archive import remove_replaced
 from thresher.ledger.records import CommitRecord, OutputFile, encode
-from thresher.ledger.store import LocalStore, leads_out
+from thresher.ledger.stores.store import LocalStore, escapes_folder
 
 OUTSIDE = ["../precious", "/etc/hostname", "a/../../precious", "..", "x\\y", "a\0b"]
 
 
 @pytest.mark.parametrize("name", OUTSIDE)
 def test_no_store_follows_a_name_that_leads_out(tmp_path: Path, name: str) -> None:
-    assert leads_out(name)
+    assert escapes_folder(name)
     with pytest.raises(OutputRefusedError, match="not below its folder"):
         LocalStore(str(tmp_path)).remove(name)
 

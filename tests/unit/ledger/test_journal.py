@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from thresher.ledger.journal import INBOX, Journal, read_commits
 from thresher.ledger.records import CommitRecord, encode
-from thresher.ledger.store import LocalStore
+from thresher.ledger.stores.store import LocalStore
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from thresher.core.records import RecordIds
+from thresher.core.documents.records import RecordIds
 from thresher.core.scores import ScoreColumn, ScoreSource
 from thresher.core.unit import Piece, Unit, file12, unit_id
 from thresher.ledger.scores import KnownScores, ScoreRows, ScoreSidecar, pack, pack_rows

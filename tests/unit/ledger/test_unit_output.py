@@ -16,12 +16,12 @@ from tests.unit.core.json_batches import batch_of_lines
 from tests.unit.ledger.runs import commit, lines_of, request, units
 from thresher.core.tally import Tally
 from thresher.errors import RunFailedError
-from thresher.ledger import store as stores
-from thresher.ledger.open_run import OpenRun
-from thresher.ledger.run import open_run
+from thresher.ledger.folder.open_run import OpenRun
+from thresher.ledger.folder.opening import open_run
+from thresher.ledger.stores import store as stores
 from thresher.ledger.unit_output import UnitOutput
-from thresher.stages.io.jsonl_writer import JsonlWriter
-from thresher.stages.io.parquet_writer import ParquetWriter
+from thresher.stages.io.jsonl.writer import JsonlWriter
+from thresher.stages.io.parquet.writer import ParquetWriter
 
 UNIT = units(1)[0]
 
@@ -34,7 +34,7 @@ def run(tmp_path: Path) -> Iterator[OpenRun]:
 
 
 def output_of(run: OpenRun, epoch: int = 0) -> UnitOutput:
-    return UnitOutput(run.place, JsonlWriter("unused"), UNIT, epoch)
+    return UnitOutput(run.target, JsonlWriter("unused"), UNIT, epoch)
 
 
 def visible(tmp_path: Path) -> list[str]:
@@ -57,7 +57,7 @@ def test_nothing_of_a_unit_is_visible_before_its_commit(tmp_path: Path, run: Ope
         f"out/_thresher/quarantine/{UNIT.id}.jsonl",
         f"out/a-{UNIT.id}.jsonl",
     ]
-    assert os.listdir(run.place.tmp) == []
+    assert os.listdir(run.target.tmp) == []
 
 
 def test_the_record_describes_the_files(tmp_path: Path, run: OpenRun):
@@ -96,7 +96,7 @@ def test_an_aborted_epoch_leaves_nothing(tmp_path: Path, run: OpenRun):
     output.abort()
 
     assert visible(tmp_path) == []
-    assert os.listdir(run.place.tmp) == []
+    assert os.listdir(run.target.tmp) == []
 
 
 def test_two_epochs_of_a_unit_do_not_touch_each_other(tmp_path: Path, run: OpenRun):
@@ -116,7 +116,7 @@ def test_a_unit_that_is_recorded_stays_as_it_is(tmp_path: Path, run: OpenRun):
 
     assert late.commit(Tally(read=1, written=1)) == first
     assert (tmp_path / f"out/a-{UNIT.id}.jsonl").read_bytes() == b"".join(line + b"\n" for line in lines_of(UNIT))
-    assert os.listdir(run.place.tmp) == []
+    assert os.listdir(run.target.tmp) == []
 
 
 def test_a_unit_without_records_has_no_file_even_if_a_crash_had_left_one(tmp_path: Path, run: OpenRun):
@@ -129,7 +129,7 @@ def test_a_unit_without_records_has_no_file_even_if_a_crash_had_left_one(tmp_pat
 
 
 def test_the_place_travels_to_workers(run: OpenRun):
-    assert pickle.loads(pickle.dumps(run.place)) == run.place
+    assert pickle.loads(pickle.dumps(run.target)) == run.target
 
 
 def fill(output: UnitOutput) -> None:
@@ -141,7 +141,7 @@ def fill(output: UnitOutput) -> None:
 
 @pytest.mark.parametrize("sink", [JsonlWriter("unused"), ParquetWriter("unused")], ids=["jsonl", "parquet"])
 def test_an_output_that_cannot_grow_fails_with_its_path_and_what_to_do(tmp_path: Path, run: OpenRun, sink):
-    output = UnitOutput(run.place, sink, UNIT, 0)
+    output = UnitOutput(run.target, sink, UNIT, 0)
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))
     try:
@@ -153,7 +153,7 @@ def test_an_output_that_cannot_grow_fails_with_its_path_and_what_to_do(tmp_path:
 
     assert str(tmp_path / "out") in str(failed.value)
     assert "What is committed stays" in str(failed.value)
-    assert os.listdir(run.place.tmp) == []
+    assert os.listdir(run.target.tmp) == []
 
 
 def test_an_output_on_another_file_system_is_copied_and_then_renamed(
@@ -162,7 +162,7 @@ def test_an_output_on_another_file_system_is_copied_and_then_renamed(
     rename = os.replace
 
     def across(source: str, target: str) -> None:
-        if os.path.dirname(source) == run.place.tmp:
+        if os.path.dirname(source) == run.target.tmp:
             raise OSError(errno.EXDEV, "Invalid cross-device link")
         rename(source, target)
 
@@ -171,4 +171,4 @@ def test_an_output_on_another_file_system_is_copied_and_then_renamed(
 
     assert (tmp_path / f"out/a-{UNIT.id}.jsonl").read_bytes() == b"".join(line + b"\n" for line in lines_of(UNIT))
     assert sorted(os.listdir(tmp_path / "out")) == ["_thresher", f"a-{UNIT.id}.jsonl"]
-    assert os.listdir(run.place.tmp) == []
+    assert os.listdir(run.target.tmp) == []

@@ -15,7 +15,7 @@ from thresher.errors import InputError, MissingPackageError, UsageError
 from thresher.models import tokenizer as module
 from thresher.models.tokenizer import load_tokenizer
 from thresher.stages.text import token_counter
-from thresher.stages.text.rules.token_count import TokenCountFilter
+from thresher.stages.text.rules.words.tokens import TokenCountFilter
 from thresher.stages.text.token_counter import TokenCounter
 
 tokenizers = pytest.importorskip("tokenizers", reason="needs the extra `tokenizers`")
@@ -82,7 +82,7 @@ def test_sentencepiece_models_count_too(tmp_path: Path) -> None:
     sentencepiece: Any = pytest.importorskip("sentencepiece", reason="needs the extra `tokenizers`")
     (tmp_path / "text").write_text("the cat sat on the mat and the dog sat too\n" * 50)
     sentencepiece.SentencePieceTrainer.train(
-        input=str(tmp_path / "text"), model_prefix=str(tmp_path / "m"), vocab_size=20, minloglevel=9
+        input=str(tmp_path / "text"), model_prefix=str(tmp_path / "m"), vocab_size=20, model_type="bpe", minloglevel=9
     )
     path = str(tmp_path / "m.model")
     plain = load_tokenizer("x", path, special=False)
@@ -102,7 +102,7 @@ def test_encodings_of_tiktoken_count_too(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_what_cannot_be_a_tokenizer_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(UsageError, match=r"TokenCountFilter\.tokenizer: None names no tokenizer"):
+    with pytest.raises(UsageError, match=r"TokenCountFilter\.tokenizer: None is not a tokenizer"):
         TokenCountFilter()
     with pytest.raises(UsageError, match="give tokenizer or hf_model_name, not both"):
         TokenCountFilter("tokenizer.json", hf_model_name="owner/name")

@@ -92,6 +92,15 @@ def test_tallies_from_a_log_count_like_living_ones() -> None:
     assert stage(now, "Rule").dropped == 4
 
 
+def test_work_without_a_size_is_not_done_before_its_unit_is() -> None:
+    """A stage that makes its own records has no input to measure: the share of units counts, and there is no ETA."""
+    metrics = Metrics(STAGES, FUSED)
+    now = fold(metrics, *with_worker(1), listed(0), dispatch(-1, "u0"), ev.TaskEmitted(-1, 1, (), tally=tally(10)))
+    assert (now.progress_ratio, now.eta_s) == (0.0, None)
+    end = fold(metrics, ev.TaskDone(-1, 1), ev.UnitCommitted("u0", 0))
+    assert end.progress_ratio == 1.0
+
+
 def test_a_unit_that_starts_again_counts_once() -> None:
     metrics = Metrics(STAGES, FUSED)
     before = fold(
@@ -306,8 +315,8 @@ def test_failures_are_counted_and_told_in_one_line() -> None:
     )
     assert now.errors == 3
     assert [m.number for m in now.messages] == [1, 2, 3]
-    assert now.messages[0].text == "a task failed and is tried again: OSError: disk is full"
-    assert now.messages[2] == type(now.messages[2])(3, 2.5, "worker 1 is lost: killed by signal 9")
+    assert now.messages[0].text == "a task failed and is retried: OSError: disk is full"
+    assert now.messages[2] == type(now.messages[2])(3, 2.5, "worker 1 was lost: killed by signal 9")
 
 
 def test_only_the_last_messages_are_kept() -> None:

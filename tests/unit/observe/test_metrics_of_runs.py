@@ -39,17 +39,17 @@ def check_bounds(now: Snapshot) -> None:
 @given(
     seed=st.integers(0, 1000),
     workers=st.integers(1, 4),
-    deaths=st.lists(st.tuples(st.floats(0.1, 2), st.integers(0, 3)), max_size=3),
+    crashes=st.lists(st.tuples(st.floats(0.1, 2), st.integers(0, 3)), max_size=3),
     failures=st.integers(0, 1),
     generator=st.booleans(),
 )
 def test_figures_stay_in_bounds_and_end_at_nothing_left(
-    seed: int, workers: int, deaths: list[tuple[float, int]], failures: int, generator: bool
+    seed: int, workers: int, crashes: list[tuple[float, int]], failures: int, generator: bool
 ) -> None:
     how = OpBehaviour(
         (0.0, 0.1), fan_out=(0, 4), nbytes=(1, 500), generator=generator, failures=failures, fail_after=seed % 2
     )
-    behaviour = Behaviour((how,) * 4, deaths=tuple(deaths), stream_blocks={"s0": 2, "s1": 3}, seed=seed)
+    behaviour = Behaviour((how,) * 4, crashes=tuple(crashes), stream_blocks={"s0": 2, "s1": 3}, seed=seed)
     units = [UnitSpec(f"s{i}", (i, 0), 0, 1000, stream=True) for i in range(2)]
     units += [UnitSpec(f"u{i}", (2 + i, 0), 1, 100) for i in range(5)]
     run = simulate(RunSpec(ops=OPS, shared_workers=workers, budget_bytes=1000), units, behaviour, logged=True)

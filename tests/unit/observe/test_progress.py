@@ -126,6 +126,27 @@ def test_a_line_tells_the_run_at_one_glance() -> None:
     )
 
 
+def test_a_run_without_an_input_to_measure_shows_how_many_records_were_made() -> None:
+    without = {"bytes_listed": 0, "bytes_done": 0, "progress_ratio": 0.0, "eta_s": None}
+    stages = (
+        StageSnapshot(name="Make", leads=True, out_docs=12_345),
+        StageSnapshot(name="W", leads=True, out_docs=999),
+    )
+    said = "12,345 made, 999 through all stages"
+    assert said in progress_line(snapshot(**without, stages=stages))
+    assert said in "\n".join(shown(100, **without, stages=stages))
+
+
+@pytest.mark.parametrize("leads", [True, False])
+def test_a_long_stage_name_is_whole_on_a_wide_terminal_and_cut_on_a_narrow_one(leads: bool) -> None:
+    name = "a-stage-with-a-name-that-says-all-about-it-" + "x" * 40
+    stages = (StageSnapshot(name=name, leads=leads),)
+    assert any(name in line for line in shown(200, stages=stages))
+    narrow = shown(80, stages=stages)
+    assert not any(name in line for line in narrow)
+    assert max(map(len, narrow)) < 80
+
+
 def test_a_line_says_that_more_input_may_come() -> None:
     line = progress_line(snapshot(progress_ratio=None, eta_s=None, listing_complete=False))
     assert "13/27+ units" in line

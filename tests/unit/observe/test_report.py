@@ -193,3 +193,17 @@ def test_tables_fit_80_columns_whatever_the_numbers(name: str, numbers: tuple[in
     text = summary_text(build_report(facts, Tally(1, 1, {0: entry}), versions={}), color=False)
     table = text.split("\n\n")[1]
     assert max(len(line) for line in table.splitlines()) <= 80
+
+
+def test_long_names_are_whole_where_there_is_room() -> None:
+    name = "a-stage-with-a-name-that-says-all-about-it-" + "x" * 40
+    facts = RunFacts(run_id="r", run_dir=None, name="n", status="finished", executor="local", stage_names=(name,))
+    entry = StageTally(in_docs=1, dropped=1, reasons={"rule": 1})
+    made = build_report(facts, Tally(1, 0, {0: entry}), versions={})
+    for width in (None, 200):
+        text = summary_text(made, color=False, width=width)
+        assert text.count(name) == 2
+        assert f"{name}/rule" in text
+    narrow = summary_text(made, color=False, width=80)
+    assert name not in narrow
+    assert max(map(len, narrow.splitlines())) <= 80

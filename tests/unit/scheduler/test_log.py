@@ -38,8 +38,6 @@ ACTIONS = [
     actions.Resume(1, 2, 3),
     actions.Release((1, 2)),
     actions.Requeue(1, (2, 3), "u", 4),
-    actions.Split(1, 2),
-    actions.Quarantine(1, "record", "why"),
     actions.Commit("u", 1, 2),
     actions.Finish("finished"),
     actions.Fail("why", "u", 1),
@@ -75,7 +73,7 @@ def test_all_names_of_the_contract_exist() -> None:
     }
     contract_actions = {
         *("StartWorker", "StopWorker", "Dispatch", "GrantCredit", "Resume", "Release"),
-        *("Split", "Requeue", "Quarantine", "Commit", "Finish", "Fail"),
+        *("Requeue", "Commit", "Finish", "Fail"),
     }
     assert {type(item).__name__ for item in EVENTS} - contract_events == {"UnitsListed", "CommitFailed", "WorkerMemory"}
     assert {type(item).__name__ for item in EVENTS} >= contract_events

@@ -16,7 +16,7 @@ SINK = OpSpec(index=1, name="write", sink=True, ordered=True)
 @pytest.mark.parametrize(
     ("ops", "settings", "message"),
     [
-        ((SOURCE, OpSpec(index=0, name="x")), {}, "op 0 'x' stands at place 1"),
+        ((SOURCE, OpSpec(index=0, name="x")), {}, "op 0 'x' is at position 1"),
         ((SOURCE, OpSpec(index=1, name="x", sink=True)), {}, "op 1 'x' has ordered=False"),
         ((OpSpec(index=0, name="x", source=True, sink=True, next=1), SINK), {}, "a sink and has next=1"),
         ((OpSpec(index=0, name="x", source=True, next=0),), {}, "op 0 'x' has next=0; legal is a later op"),

@@ -16,6 +16,7 @@ from thresher.scheduler.events import (
     Tick,
     UnitCommitted,
     UnitsListed,
+    WorkerLost,
     WorkerReady,
 )
 from thresher.scheduler.model import IllegalEvent, OpSpec, UnitSpec
@@ -160,6 +161,54 @@ def test_a_call_takes_up_to_batch_size_tasks_and_does_not_wait_for_more() -> Non
     assert [tasks for _, _, tasks in sent] == [[1, 2], [3]]
 
 
+BY_UNIT = OpSpec(index=1, name="batched", next=2, output_bytes=100, batch_size=2, by_unit=True)
+
+
+def test_a_call_by_unit_waits_until_it_is_full_and_nothing_earlier_can_come() -> None:
+    first = OpSpec(index=0, name="read", source=True, next=1, output_bytes=100)
+    middle = OpSpec(index=1, name="filter", next=2, output_bytes=100)
+    batched = OpSpec(index=2, name="batched", next=3, output_bytes=100, batch_size=2, by_unit=True)
+    play = Play((first, middle, batched, OpSpec(index=3, name="write", sink=True, ordered=True)), workers=3)
+    play.ready()
+    play.units("u")
+    sent = dispatched(play.feed(done(-1, 1, 1, 2, 3)))
+    assert [(op, tasks) for _, op, tasks in sent] == [(1, [1]), (1, [2]), (1, [3])]
+    on = {tasks[0]: worker for worker, _, tasks in sent}
+    assert dispatched(play.feed(done(3, on[3], 13))) == [], "what comes before it is not there yet"
+    assert dispatched(play.feed(done(2, on[2], 12))) == []
+    assert [tasks for _, _, tasks in dispatched(play.feed(done(1, on[1], 11)))] == [[11, 12], [13]]
+
+
+def test_calls_by_unit_never_mix_units() -> None:
+    play = Play((READ_FILTER_WRITE[0], BY_UNIT, READ_FILTER_WRITE[2]), workers=4)
+    play.ready()
+    play.units("a", "b")
+    play.feed(TaskEmitted(-1, 1, batches(1)), TaskEmitted(-2, 2, batches(2)))
+    assert [tasks for _, _, tasks in dispatched(play.feed(done(-2, 2, 3, 4)))] == [[2, 3], [4]]
+    assert [tasks for _, _, tasks in dispatched(play.feed(done(-1, 1, 5)))] == [[1, 5]]
+
+
+def test_a_call_by_unit_that_was_lost_is_made_again_with_the_same_tasks() -> None:
+    play = Play((READ_FILTER_WRITE[0], BY_UNIT, READ_FILTER_WRITE[2]), workers=2)
+    play.ready()
+    play.units("u")
+    sent = dispatched(play.feed(TaskEmitted(-1, 1, batches(1, 2, 3))))
+    assert [tasks for _, _, tasks in sent] == [[1, 2]]
+    play.feed(done(-1, 1))
+    actions = play.feed(WorkerLost(sent[0][0], "killed"))
+    actions += play.feed(*(WorkerReady(action.worker) for action in only(actions, "StartWorker")))
+    assert [1, 2] in [tasks for _, _, tasks in dispatched(actions)]
+
+
+def test_where_nothing_else_can_run_a_call_by_unit_is_made_with_fewer_tasks() -> None:
+    batched = OpSpec(index=1, name="batched", next=2, output_bytes=100, batch_size=50, by_unit=True)
+    play = Play((READ_FILTER_WRITE[0], batched, READ_FILTER_WRITE[2]), budget=100)
+    play.ready()
+    play.units("u")
+    actions = play.feed(TaskParked(-1, 1, batches(1, 2)))
+    assert [(op, tasks) for _, op, tasks in dispatched(actions)] == [(1, [1, 2])]
+
+
 def test_a_call_of_several_cpus_runs_on_fewer_workers_but_always_on_one() -> None:
     wide = OpSpec(index=0, name="wide", source=True, sink=True, cpus=2.0)
     play = Play((wide,), workers=4)
@@ -211,7 +260,7 @@ def test_time_and_new_machines_change_nothing() -> None:
         (done(-1, 77), "worker 77"),
         (WorkerReady(1), "second time"),
         (UnitsListed((UnitSpec("a", (0, 0), 0),)), "listed twice"),
-        (UnitsListed((UnitSpec("z", (0, 0), 1),)), "no source"),
+        (UnitsListed((UnitSpec("z", (0, 0), 1),)), "not a source"),
         (TaskParked(-2, 1), "does not run"),
     ],
 )

@@ -6,8 +6,7 @@ from __future__ import annotations
 import pytest
 
 from thresher.errors import UsageError
-from thresher.simulate.nodes import NodeText, make_nodes, parse_node
-from thresher.simulate.prices import cost_of
+from thresher.simulate.nodes import NodeText, cost_of, make_nodes, parse_node
 
 GB = 10**9
 

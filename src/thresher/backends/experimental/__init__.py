@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names under which other curators' scripts look for executors."""
+"""Import paths of executors that scripts written for NeMo Curator use."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Another name of `thresher.backends.ray_data`."""
+"""Alias of `thresher.backends.ray_data`."""
 
 from thresher.backends.ray_data import RayDataExecutor
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compiled loops for readers: used where a stage of the pipeline has loaded them already.
+"""Access to compiled kernels for readers, if another stage of the pipeline has already loaded them.
 
-For reading alone they are not worth the wait: libraries do the same, somewhat slower.
+Loading them for reading alone does not pay: libraries do the same, somewhat slower.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-_MODULE = "thresher.kernels.json_text"
+_MODULE = "thresher.kernels.json.text"
 
 
 def kernels() -> Any | None:
-    """The module `thresher.kernels.json_text`, if it is loaded to its end: another thread may be at it."""
+    """Return the module `thresher.kernels.json.text` if it is completely loaded: another thread may be loading it."""
     found = sys.modules.get(_MODULE)
     return found if getattr(found, "READY", False) else None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What readers of files have in common: their parameters, and the listing of files."""
+"""Base class of file readers: their parameters, and the listing of files."""
 
 from __future__ import annotations
 
@@ -7,18 +7,21 @@ import os
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
-from thresher.core.batch import DocumentBatch
-from thresher.core.filesystem import FileInfo
-from thresher.core.sizes import parse_size
+from thresher.core.arguments.sizes import parse_size
+from thresher.core.documents.batch import DocumentBatch
+from thresher.core.files.filesystem import STANDARD_STREAM, FileInfo
 from thresher.core.stage import SourceStage
+from thresher.credentials import split_urls
 from thresher.errors import UsageError
-from thresher.stages.io.listing import Wanted, find_files
+from thresher.stages.io.listing import AcceptedFiles, check_local_paths, find_files
 
 
 class FileReader(SourceStage[DocumentBatch]):
-    """A reader of files that cuts them into units."""
+    """A reader that splits files into units."""
 
-    wanted: ClassVar[Wanted]
+    accepted: ClassVar[AcceptedFiles]
+    takes_standard_input: ClassVar[bool] = False
+    """True if `-` may be read."""
 
     def __init__(
         self,
@@ -29,34 +32,62 @@ class FileReader(SourceStage[DocumentBatch]):
         limit: int | None = None,
         storage_options: dict[str, Any] | None = None,
     ) -> None:
-        """Nothing is looked at before the run begins.
+        """The input is not opened before the run starts.
 
         `file_paths`: a file, a folder (recursive), a glob, or a list of them, local or as URLs.
-        `files_per_partition`: exactly so many whole files per unit, instead of cutting by `blocksize`.
-        `blocksize`: how many bytes make a unit, the piece of input that is committed and resumed.
-        `fields`: keep only these. `limit`: the first N records in input order.
-        `storage_options` are given to fsspec for URLs.
+        `files_per_partition`: the number of whole files per unit, instead of splitting by `blocksize`.
+        `blocksize`: bytes of a unit, the piece of input that is committed and resumed.
+        `fields`: keep only these fields.
+        `limit`: read only the first N records in input order.
+        `storage_options`: passed to fsspec for URLs. Credentials in a URL are never written anywhere.
         """
         name = type(self).__name__
-        self.file_paths = _check_paths(name, file_paths)
+        paths = _check_paths(name, file_paths)
+        given = [paths] if isinstance(paths, str) else paths
+        options = _check_options(name, storage_options)
+        # From here on URLs carry no credentials; these are passed in the storage options.
+        public, self.storage_options = split_urls(f"{name}.file_paths", given, options, UsageError)
+        self.file_paths = public[0] if isinstance(paths, str) else public
+        if STANDARD_STREAM in self._paths() and not (self.takes_standard_input and self.reads_standard_input):
+            what = (
+                "cannot be combined with other paths"
+                if self.takes_standard_input
+                else "holds JSON lines, which JsonlReader reads"
+            )
+            raise UsageError(f"{name}.file_paths: {STANDARD_STREAM!r} is standard input, which {what}")
         self.files_per_partition = _check_count(f"{name}.files_per_partition", files_per_partition)
         self.blocksize = parse_size(blocksize, f"{name}.blocksize")
         self.fields = _check_fields(name, fields)
         self.limit = _check_count(f"{name}.limit", limit)
-        self.storage_options = _check_options(name, storage_options)
+
+    @property
+    def reads_standard_input(self) -> bool:
+        """Return True if `-` is read instead of a path."""
+        return self._paths() == [STANDARD_STREAM]
+
+    def _paths(self) -> list[str]:
+        return [self.file_paths] if isinstance(self.file_paths, str) else self.file_paths
 
     def input_roots(self) -> list[str]:
-        """The paths as given; a glob says itself what it takes and what not."""
-        paths = [self.file_paths] if isinstance(self.file_paths, str) else self.file_paths
-        return [path for path in paths if not any(c in path for c in "*?[")]
+        """Return the given paths, except globs, which select files themselves."""
+        return [path for path in self._paths() if path != STANDARD_STREAM and not any(c in path for c in "*?[")]
+
+    def check_before_run(self) -> list[str]:
+        """Refuse missing local paths; URLs are checked when their files are listed."""
+        if self.reads_standard_input:
+            from thresher.stages.io.jsonl.standard_input import check_standard_input
+
+            check_standard_input()
+        check_local_paths([path for path in self._paths() if path != STANDARD_STREAM])
+        return []
 
     def known_columns(self) -> list[str] | None:
-        """The fields that are kept, where they are named: there are no others."""
+        """Return the `fields`, if given: there are no other columns."""
         return self.fields
 
     def files(self) -> Iterator[FileInfo]:
-        """All files to read, in input order."""
-        return find_files(self.file_paths, self.wanted, self.storage_options)
+        """Return all files to read, in input order."""
+        return find_files(self.file_paths, self.accepted, self.storage_options)
 
 
 def _check_paths(name: str, given: Any) -> str | list[str]:
@@ -88,4 +119,6 @@ def _check_fields(name: str, given: Any) -> list[str] | None:
 def _check_options(name: str, given: Any) -> dict[str, Any] | None:
     if given is None or isinstance(given, dict):
         return given
-    raise UsageError(f"{name}.storage_options: {given!r} is not a dict; give what fsspec takes, such as {{'key': …}}")
+    raise UsageError(
+        f"{name}.storage_options: the value (not shown) is not a dict; give what fsspec takes, such as {{'key': …}}"
+    )

@@ -1,23 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What all writers of files have in common: the settings, checked before anything runs."""
+"""Base class of file writers: the settings, validated before a run."""
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
-from thresher.core.batch import DocumentBatch
-from thresher.core.sizes import parse_size
+from thresher.core.arguments.sizes import parse_size
+from thresher.core.documents.batch import DocumentBatch
+from thresher.core.documents.json_records import lacks_text, shown_fields, split_object
+from thresher.core.files.filesystem import STANDARD_STREAM
 from thresher.core.stage import SinkStage
 from thresher.core.task import FileGroupTask
+from thresher.credentials import split_urls
 from thresher.errors import UsageError, nearest
+from thresher.stages.io.missing_fields import count_missing, missing_in
 
 MODES = ("error", "overwrite", "append")
 
 
 class FileWriter(SinkStage[DocumentBatch, FileGroupTask]):
-    """A writer that makes one file per unit in a folder. Nothing is opened or made before the run."""
+    """A writer that creates one file per unit in a folder. Nothing is opened or created before the run."""
+
+    takes_standard_output: ClassVar[bool] = False
+    """True if `-` may be written to."""
 
     def __init__(
         self,
@@ -28,8 +36,17 @@ class FileWriter(SinkStage[DocumentBatch, FileGroupTask]):
         mode: str = "error",
         storage_options: dict[str, Any] | None = None,
     ) -> None:
+        """Nothing is opened or made before the run.
+
+        `path`: the folder or URL for the files.
+        `fields`: write only these.
+        `compression`: `gz`, `zst`, `bz2` or `xz`; none by default.
+        `target_file_size`: join the files of units to about this size, such as "256MB".
+        `mode`: what to do with a folder that holds something: `error` refuses it, `overwrite` replaces the data files,
+        `append` adds files with names of their own.
+        `storage_options`: what fsspec is given for URLs.
+        """
         kind = type(self).__name__
-        self.path = _checked_path(kind, path)
         self.fields = _checked_fields(kind, fields)
         self.compression = _checked_compression(kind, compression, self.legal_compressions())
         self.target_file_size = (
@@ -39,13 +56,43 @@ class FileWriter(SinkStage[DocumentBatch, FileGroupTask]):
             raise UsageError(f"{kind}.mode: {mode!r} is not one of {', '.join(MODES)}.{nearest(str(mode), MODES)}")
         self.mode = mode
         if storage_options is not None and not isinstance(storage_options, dict):
-            raise UsageError(f"{kind}.storage_options: {storage_options!r} is not a mapping of names to values")
-        self.storage_options = storage_options
+            raise UsageError(f"{kind}.storage_options: the value (not shown) is not a mapping of names to values")
+        given = _checked_path(kind, path)
+        (self.path,), self.storage_options = split_urls(f"{kind}.path", [given], storage_options, UsageError)
+        if self.path == STANDARD_STREAM and (not self.takes_standard_output or target_file_size is not None):
+            what = "has one file" if self.takes_standard_output else "takes JSON lines, which JsonlWriter writes"
+            raise UsageError(f"{kind}.path: {STANDARD_STREAM!r} is standard output, which {what}")
+
+    def fitting(self, batch: DocumentBatch) -> DocumentBatch:
+        """Return the batch without records that have none of the `fields`: nothing of them would be written."""
+        if self.fields is None or not len(batch):
+            return batch
+        rows, missing, there = _lacking(batch, self.fields)
+        count_missing(self, missing, there, len(batch) - len(rows))
+        if not rows:
+            return batch
+        lines = batch.take(rows).json_lines()
+        return batch.set_aside(rows, "field-missing", [lacks_text(self.fields, shown_fields(line)) for line in lines])
 
     @classmethod
     def legal_compressions(cls) -> Sequence[str]:
-        """The compressions that this writer knows."""
+        """Return the compressions that this writer supports."""
         raise TypeError(f"{cls.__name__} must define legal_compressions()")
+
+
+def _lacking(batch: DocumentBatch, fields: list[str]) -> tuple[list[int], list[str], Iterable[str]]:
+    """Return the rows of records that have none of `fields`, the fields that no record has, and names that are
+    there."""
+    if batch.raw_lines is None:
+        missing = [name for name in fields if name not in batch.columns]
+        return list(range(len(batch) if len(missing) == len(fields) else 0)), missing, batch.columns
+    quoted = [json.dumps(name).encode() for name in fields]
+    lines = [bytes(line) for line in (batch.raw_lines.lines() if batch.untouched else batch.json_lines())]
+    # Most lines contain one of the names in this spelling; only the others are parsed.
+    doubtful = [row for row, line in enumerate(lines) if not any(name in line for name in quoted)]
+    rows = [row for row in doubtful if set(fields).isdisjoint(split_object(lines[row]))]
+    missing = missing_in(lines, fields)
+    return rows, missing, split_object(lines[0]) if missing else ()
 
 
 def _checked_path(kind: str, path: Any) -> str:
@@ -65,7 +112,7 @@ def _checked_fields(kind: str, fields: Any) -> list[str] | None:
         raise UsageError(f"{kind}.fields: {fields!r} is not a list of names; write [{fields!r}] for one field")
     names = list(fields)
     if not names or not all(isinstance(name, str) for name in names):
-        raise UsageError(f"{kind}.fields: {fields!r} must hold at least one name, and names are texts")
+        raise UsageError(f"{kind}.fields: {fields!r} must hold at least one name, and all names must be strings")
     return names
 
 

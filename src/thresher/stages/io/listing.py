@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From what a user writes as `file_paths` (a file, a folder, a glob, a list of them) to files in input order.
+"""Resolution of `file_paths` (a file, a folder, a glob, a list of them) to files in input order.
 
 Input order is the byte order of paths relative to the root: the folder, the fixed part of the glob, the parent of a
 single file, the common parent of a list. A file that several entries of a list name is read once.
@@ -13,8 +13,9 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import BinaryIO
 
-from thresher.core.filesystem import (
+from thresher.core.files.filesystem import (
     FileInfo,
     StorageOptions,
     file_info,
@@ -24,35 +25,41 @@ from thresher.core.filesystem import (
     kind_of,
     list_files,
     local_path,
+    open_read,
+    opened_state,
 )
+from thresher.core.unit import Piece
 from thresher.errors import InputError, UsageError
 
+PACK_FILES = 500
+"""Largest number of files in a pack. Opening a tiny file takes longer than reading it, so a larger pack would keep one
+worker busy while the others are idle."""
 _GLOB_CHARACTERS = frozenset("*?[")
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """Which files of a folder a reader takes."""
+class AcceptedFiles:
+    """The files of a folder that a reader accepts."""
 
     reader: str
-    """Its name, for messages."""
+    """The name of the reader, for messages."""
     endings: tuple[str, ...]
-    """What their names end with, in lower case."""
-    packed: tuple[str, ...] = ()
-    """What may follow these endings."""
+    """Accepted extensions, in lower case."""
+    compressed: tuple[str, ...] = ()
+    """Extensions of compressed files that may follow."""
 
-    def takes(self, name: str) -> bool:
-        """Whether a file of this name is taken."""
+    def accepts(self, name: str) -> bool:
+        """Return True if a file of this name is accepted."""
         lowered = name.lower()
-        for ending in self.packed:
+        for ending in self.compressed:
             if lowered.endswith(ending):
                 lowered = lowered.removesuffix(ending)
                 break
         return lowered.endswith(self.endings)
 
     def __str__(self) -> str:
-        packed = f" (also with {' '.join(self.packed)} behind)" if self.packed else ""
-        return f"{self.reader} looks for {' '.join(self.endings)}{packed}"
+        compressed = f" (also followed by {' '.join(self.compressed)})" if self.compressed else ""
+        return f"{self.reader} looks for {' '.join(self.endings)}{compressed}"
 
 
 @dataclass(frozen=True)
@@ -60,27 +67,27 @@ class _Entry:
     """One entry of `file_paths`."""
 
     given: str
-    """As the user wrote it."""
+    """The entry as the user wrote it."""
     base: str
-    """The folder below which its files lie."""
+    """The folder that contains its files."""
     names: tuple[str, ...] | None
-    """Path parts below it: of a file, or of a glob; `None` for a folder."""
+    """Path parts below `base`: of a file, or of a glob; `None` for a folder."""
     is_glob: bool = False
 
 
 def find_files(
-    file_paths: str | Sequence[str], wanted: Wanted, storage_options: StorageOptions = None
+    file_paths: str | Sequence[str], accepted: AcceptedFiles, storage_options: StorageOptions = None
 ) -> Iterator[FileInfo]:
-    """All files to read, in input order, relative to the root; found as the caller goes on where that is possible.
+    """Yield all files to read, in input order, relative to the root, while listing continues if possible.
 
-    `InputError` when an entry names nothing that can be read.
+    Raises an `InputError` if an entry names nothing that can be read.
     """
     paths = [file_paths] if isinstance(file_paths, str) else list(file_paths)
     entries = [_entry(path, storage_options) for path in paths]
     root = _common_parent([entry.base for entry in entries])
     singles = [entry for entry in entries if entry.names is not None and not entry.is_glob]
     many = [entry for entry in entries if entry.names is None or entry.is_glob]
-    runs = [_below(root, entry, _files_of(entry, wanted, storage_options)) for entry in many]
+    runs = [_below(root, entry, _files_of(entry, accepted, storage_options)) for entry in many]
     runs.append(iter(sorted(_single(root, entry, storage_options) for entry in singles)))
     last = None
     for info in heapq.merge(*runs, key=lambda info: info.relative):
@@ -89,9 +96,16 @@ def find_files(
         last = info.relative
 
 
+def check_local_paths(paths: Sequence[str]) -> None:
+    """Refuse local paths that name nothing that can be read."""
+    for path in paths:
+        if not is_url(path):
+            _entry(path, None)
+
+
 def _checked(info: FileInfo) -> FileInfo:
     if info.size < 0:
-        raise InputError(f"{info.path} is a link to something that does not exist; remove it or mend it")
+        raise InputError(f"{info.path} is a broken link; remove or repair it")
     try:
         info.path.encode("utf-8")
     except UnicodeEncodeError as error:
@@ -150,72 +164,88 @@ def _single(root: str, entry: _Entry, storage_options: StorageOptions) -> FileIn
 # -- folders and globs ------------------------------------------------------------------------------------------------
 
 
-def _files_of(entry: _Entry, wanted: Wanted, storage_options: StorageOptions) -> Iterator[FileInfo]:
+def _files_of(entry: _Entry, accepted: AcceptedFiles, storage_options: StorageOptions) -> Iterator[FileInfo]:
     if entry.names is None:
         found = list_files(entry.base, storage_options)
-        return _taken(entry, found, wanted, lambda info: wanted.takes(info.relative))
+        return _taken(entry, found, accepted, lambda info: accepted.accepts(info.relative))
     pattern = entry.names
     found = list_files(
-        entry.base, storage_options, hidden=True, descend=lambda folder: _leads_to(folder.split("/"), pattern)
+        entry.base, storage_options, hidden=True, descend=lambda folder: _may_contain(folder.split("/"), pattern)
     )
     matching = ((info, _fits(info.relative.split("/"), pattern)) for info in found)
-    files = (info for info, how in matching if how == 2 or (how == 1 and wanted.takes(info.relative)))
-    return _taken(entry, files, wanted, lambda _: True)
+    files = (info for info, how in matching if how == 2 or (how == 1 and accepted.accepts(info.relative)))
+    return _taken(entry, files, accepted, lambda _: True)
 
 
 def _taken(
-    entry: _Entry, found: Iterator[FileInfo], wanted: Wanted, takes: Callable[[FileInfo], bool]
+    entry: _Entry, found: Iterator[FileInfo], accepted: AcceptedFiles, accepts: Callable[[FileInfo], bool]
 ) -> Iterator[FileInfo]:
-    """The files that are wanted; an error when there is none."""
+    """Yield the accepted files; raise an error if there is none."""
     others: Counter[str] = Counter()
     any_taken = False
     for info in found:
-        if takes(info):
+        if accepts(info):
             any_taken = True
             yield info
         elif not any_taken:
             others[os.path.splitext(info.relative)[1].lower() or "no extension"] += 1
     if not any_taken:
-        raise InputError(_nothing_found(entry, wanted, others))
+        raise InputError(_nothing_found(entry, accepted, others))
 
 
-def _nothing_found(entry: _Entry, wanted: Wanted, others: Counter[str]) -> str:
+def _nothing_found(entry: _Entry, accepted: AcceptedFiles, others: Counter[str]) -> str:
     if entry.is_glob:
         return f"{entry.given}: no file matches this pattern; check it, and put it in quotes on a command line"
     if not others:
-        return f"{entry.given}: the folder has no files (names that begin with . or _ are passed over); {wanted}"
+        return f"{entry.given}: the folder has no files (names that begin with . or _ are skipped); {accepted}"
     seen = ", ".join(f"{ending} ({count})" for ending, count in others.most_common(5))
     return (
-        f"{entry.given}: no file here can be read. {wanted}; found: {seen}. Name the files or use a glob to read them"
+        f"{entry.given}: no file here can be read. {accepted}; found: {seen}. Name the files or use a glob to read them"
     )
 
 
 def _fits(names: Sequence[str], pattern: Sequence[str]) -> int:
-    """2 when a path fits a pattern, 1 when one of the folders that it lies in does, else 0."""
+    """Return 2 if a path matches a pattern, 1 if one of its parent folders does, else 0."""
     if not pattern:
         return 2 if not names else int(not any(is_hidden(name) for name in names))
     if pattern[0] == "**":
         deeper = _fits(names[1:], pattern) if names and not is_hidden(names[0]) else 0
         return max(_fits(names, pattern[1:]), deeper)
-    if not names or not _name_fits(names[0], pattern[0]):
+    if not names or not _name_matches(names[0], pattern[0]):
         return 0
     return _fits(names[1:], pattern[1:])
 
 
-def _leads_to(names: Sequence[str], pattern: Sequence[str]) -> bool:
-    """Whether files below a folder may fit a pattern."""
+def _may_contain(names: Sequence[str], pattern: Sequence[str]) -> bool:
+    """Return True if files below a folder may match a pattern."""
     if not names:
         return True
     if not pattern:
         return not any(is_hidden(name) for name in names)
     if pattern[0] == "**":
-        deeper = not is_hidden(names[0]) and _leads_to(names[1:], pattern)
-        return deeper or _leads_to(names, pattern[1:])
-    return _name_fits(names[0], pattern[0]) and _leads_to(names[1:], pattern[1:])
+        deeper = not is_hidden(names[0]) and _may_contain(names[1:], pattern)
+        return deeper or _may_contain(names, pattern[1:])
+    return _name_matches(names[0], pattern[0]) and _may_contain(names[1:], pattern[1:])
 
 
-def _name_fits(name: str, pattern: str) -> bool:
-    """Names that are passed over fit only a pattern that begins like them."""
+def _name_matches(name: str, pattern: str) -> bool:
+    """Return True if a name matches a pattern; hidden names match only patterns that start like them."""
     if is_hidden(name) and not pattern.startswith(name[0]):
         return False
     return fnmatch.fnmatchcase(name, pattern)
+
+
+def open_piece(piece: Piece, start: int = 0, storage_options: StorageOptions = None) -> BinaryIO:
+    """Open the file of a piece at byte `start`; raise an `InputError` if it is missing or has changed since listing.
+
+    A changed file would give wrong record ids or mixed records.
+    """
+    opened = open_read(piece.path, start, storage_options)
+    state = opened_state(opened)
+    if state is not None and piece.version and state[1] and state != (piece.size, piece.version):
+        opened.close()
+        raise InputError(
+            f"{piece.path} changed after it was listed (it had {piece.size} bytes, now it has {state[0]}); "
+            "leave input alone during a run, then run again with --fresh"
+        )
+    return opened

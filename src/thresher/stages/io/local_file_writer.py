@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A local file that is counted and hashed while it is written, so that nobody has to read it again."""
+"""Local file whose size and hash are computed while it is written, so that it need not be read again."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Protocol
 from thresher.core.source import FileFacts
 
 if TYPE_CHECKING:
-    from thresher.core.records import Rows
+    from thresher.core.documents.records import Rows
 
 _BUFFER_BYTES = 256 * 1024
 _WRITEBACK_BYTES = 8 * 2**20
 
 
 class LineFile(Protocol):
-    """Takes whole lines and makes a file of them."""
+    """Writes whole lines to a file."""
 
     def write(self, text: bytes | memoryview, lengths: Rows) -> None:
-        """Add lines: their text, each with its line feed, and the length of every one of them."""
+        """Add lines: their text, each with its line feed, and the length of each line."""
 
     def close(self) -> FileFacts:
         """Finish the file; its data is on disk."""
@@ -31,7 +31,7 @@ class LineFile(Protocol):
 
 
 class LocalFile:
-    """A file that knows its size and its SHA-256."""
+    """A file with a running size and SHA-256."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -49,13 +49,13 @@ class LocalFile:
             self._start_writeback()
 
     def _start_writeback(self) -> None:
-        """Let the kernel begin to write while we go on, so that the sync at the end waits for little."""
-        with contextlib.suppress(AttributeError, OSError):  # a hint: not every system knows it
+        """Ask the kernel to start writing back, so that the final sync is short."""
+        with contextlib.suppress(AttributeError, OSError):  # a hint: not supported on every system
             os.posix_fadvise(self._file.fileno(), self._pushed, self.nbytes - self._pushed, os.POSIX_FADV_DONTNEED)
         self._pushed = self.nbytes
 
     def close(self, records: int) -> FileFacts:
-        """Bring the data to disk; a file without records is removed."""
+        """Sync the data to disk; a file without records is removed."""
         if not records:
             self.abort()
             return FileFacts(0, 0, hashlib.sha256().hexdigest())
@@ -66,7 +66,7 @@ class LocalFile:
 
     def abort(self) -> None:
         """Remove the file."""
-        with contextlib.suppress(OSError):  # what cannot be flushed any more is removed anyway
+        with contextlib.suppress(OSError):  # the file is removed anyway, flushed or not
             self._file.close()
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self.path)

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stages that work on text, and the rules and modifiers that they apply."""
+"""Stages that process text, and the rules and modifiers that they apply."""

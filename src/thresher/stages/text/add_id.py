@@ -1,23 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The stage that writes each record's id into a column."""
+"""Stage that writes the id of each record into a column."""
 
 from __future__ import annotations
 
-from thresher.core.batch import DocumentBatch
+from thresher.core.documents.batch import DocumentBatch
 from thresher.core.stage import ProcessingStage
 from thresher.errors import UsageError
-from thresher.stages.text.chain import field_name
+from thresher.stages.text.columns.chain import field_name
 
 
 class AddId(ProcessingStage[DocumentBatch, DocumentBatch]):
-    """Write each record's id into a column; the same input gives the same ids on every run, machine and executor."""
+    """Write each record's id into a column; ids depend on the input alone, not on the run, machine or executor."""
 
     looks_at_inputs_only = True
 
     def __init__(self, id_field: str, id_prefix: str | None = None, overwrite: bool = False) -> None:
-        """The id is the record's own, `file12:offset`, behind `<id_prefix>_` if there is one.
+        """The id is that of the record, `file12:offset`, prefixed with `<id_prefix>_` if a prefix is given.
 
-        A record that has the field already is set aside, unless `overwrite` is set.
+        A record that already has the field is set aside, unless `overwrite` is set.
         """
         self.id_field = field_name("AddId", "id_field", id_field)
         if id_prefix is not None and not isinstance(id_prefix, str):
@@ -26,7 +26,7 @@ class AddId(ProcessingStage[DocumentBatch, DocumentBatch]):
         self.overwrite = overwrite
 
     def outputs(self) -> tuple[list[str], list[str]]:
-        """The column that gets the ids."""
+        """Return the column that receives the ids."""
         return ["data"], [self.id_field]
 
     def process(self, task: DocumentBatch) -> DocumentBatch:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The stage that finds documents that hold parts of evaluation sets.
+"""Stage that finds documents that contain parts of evaluation sets.
 
-A document is suspect when it shares a run of n words with a text of an evaluation set. Words are compared in lower case
-and without punctuation, as published decontamination does; `normalized_words` says exactly how.
+A document is suspect if it shares a run of n words with a text of an evaluation set. Words are compared in lower case
+and without punctuation, as in published decontamination; `normalized_words` defines the details.
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ import unicodedata
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from thresher.core.batch import DocumentBatch
+from thresher.core.documents.batch import DocumentBatch
 from thresher.core.resources import NodeInfo, WorkerMetadata
 from thresher.core.stage import ProcessingStage
 from thresher.errors import UsageError
-from thresher.stages.text.chain import field_name
-from thresher.stages.text.evaluation_sets import EvaluationSets, build_index, made_of, named_sets
-from thresher.stages.text.not_text import set_aside_without_text
+from thresher.stages.text.columns.chain import field_name
+from thresher.stages.text.columns.list_file import missing_files
+from thresher.stages.text.columns.not_text import set_aside_without_text
+from thresher.stages.text.evaluation_sets import EvaluationSets, build_index, index_key, named_sets
 
 if TYPE_CHECKING:
     from thresher.stages.text.index_file import Index
@@ -31,15 +32,15 @@ _WITHOUT_SPACES = (
     *((0x3400, 0x4DBF), (0x4E00, 0x9FFF), (0xF900, 0xFAFF), (0x20000, 0x3FFFF)),  # Han
 )
 _SHOWN = 300
-"""Characters of the shared words that are shown."""
+"""Most characters of the shared words that are shown."""
 
 
 class Decontamination(ProcessingStage[DocumentBatch, DocumentBatch]):
     """Drop or mark documents that share a run of n words with an evaluation set.
 
-    The rule under which a document is dropped is the name of the set that its first shared run is from; the score holds
-    the set, the words as the document has them, and the share of its runs that are in any set. The index is built once
-    per machine and set of files, and shared by all workers.
+    A document is dropped under the name of the set that contains its first shared run; the score holds the set, the
+    words as written in the document, and the share of its runs that are in any set. The index is built once per machine
+    and set of files, and shared by all workers.
     """
 
     looks_at_inputs_only = True
@@ -56,9 +57,9 @@ class Decontamination(ProcessingStage[DocumentBatch, DocumentBatch]):
     ) -> None:
         """`evaluation_sets` are JSON lines, Parquet or text files (one text per line); a dict names them.
 
-        `fields` are the columns of the sets that count, by default all strings. A document needs at least one shared
-        run, and `min_share` of its runs in the sets. `action="mark"` keeps all documents and writes what was found into
-        `mark_field`; it stays empty where nothing was.
+        `fields` are the columns of the sets to use, by default all strings. A document needs at least one shared run,
+        and `min_share` of its runs in the sets. `action="mark"` keeps all documents and writes the match into
+        `mark_field`, which is null without a match.
         """
         named_sets(evaluation_sets)
         if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= _MOST_WORDS:
@@ -77,19 +78,24 @@ class Decontamination(ProcessingStage[DocumentBatch, DocumentBatch]):
         self._index: Index | None = None
 
     def inputs(self) -> tuple[list[str], list[str]]:
-        """The column that holds the text."""
+        """Return the column that holds the text."""
         return ["data"], [self.text_field]
 
     def outputs(self) -> tuple[list[str], list[str]]:
-        """The column that gets the marks."""
+        """Return the column that receives the marks."""
         return ["data"], [self.mark_field] if self.action == "mark" else []
 
     def preloads(self) -> list[str]:
-        """The kernels that look texts up."""
-        return ["thresher.kernels.decontamination", "thresher.kernels.json_text"]
+        """Return the kernels that look up texts."""
+        return ["thresher.kernels.edits.decontamination", "thresher.kernels.json.text"]
+
+    def check_before_run(self) -> list[str]:
+        """Report missing evaluation sets."""
+        files = [path for paths in named_sets(self.evaluation_sets).values() for path in paths]
+        return missing_files("Decontamination.evaluation_sets", files)
 
     def setup_on_node(self, node_info: NodeInfo | None = None, worker_metadata: WorkerMetadata | None = None) -> None:
-        """Build the index, unless it is there."""
+        """Build the index unless it exists."""
         self._found_index()
 
     def setup(self, worker_metadata: WorkerMetadata | None = None) -> None:
@@ -97,10 +103,10 @@ class Decontamination(ProcessingStage[DocumentBatch, DocumentBatch]):
         self._index = self._found_index()
 
     def process(self, task: DocumentBatch) -> DocumentBatch:
-        """Look every document up."""
+        """Look up every document."""
         import numpy as np
 
-        from thresher.stages.text.text_column import text_column
+        from thresher.stages.text.columns.text_column import text_column
 
         has_text = text_column(task, self.text_field).has_text(np.arange(task.num_items))
         if not has_text.all():
@@ -109,17 +115,17 @@ class Decontamination(ProcessingStage[DocumentBatch, DocumentBatch]):
         if self.action == "mark":
             return task.replace(self.mark_field, [marks.get(row) for row in range(task.num_items)])
         for name in dict.fromkeys(sorted(mark["evaluation_set"] for mark in marks.values())):
-            gone = {row: mark for row, mark in marks.items() if mark["evaluation_set"] == name}
-            task = task.drop(list(gone), name, list(gone.values()), {"n": self.n, "min_share": self.min_share})
-            left = [row for row in range(task.num_items + len(gone)) if row not in gone]
-            marks = {place: marks[row] for place, row in enumerate(left) if row in marks}
+            dropped = {row: mark for row, mark in marks.items() if mark["evaluation_set"] == name}
+            task = task.drop(list(dropped), name, list(dropped.values()), {"n": self.n, "min_share": self.min_share})
+            left = [row for row in range(task.num_items + len(dropped)) if row not in dropped]
+            marks = {index: marks[row] for index, row in enumerate(left) if row in marks}
         return task
 
     def _marks(self, batch: DocumentBatch) -> dict[int, dict[str, Any]]:
-        """What is wrong with the documents that hold too much of a set, by row."""
-        from thresher.kernels.counts import Texts
-        from thresher.kernels.decontamination import FIRST_END, FIRST_START, MATCHES, NGRAMS, SET, Table, look_up
-        from thresher.stages.text.text_column import text_column
+        """Return the matches of the documents that share too much with a set, by row."""
+        from thresher.kernels.counts.text_counts import Texts
+        from thresher.kernels.edits.decontamination import FIRST_END, FIRST_START, MATCHES, NGRAMS, SET, Table, look_up
+        from thresher.stages.text.columns.text_column import text_column
 
         if self._index is None:
             self.setup()
@@ -148,20 +154,20 @@ class Decontamination(ProcessingStage[DocumentBatch, DocumentBatch]):
         from thresher.stages.text.index_file import cached_index
 
         sets = named_sets(self.evaluation_sets)
-        needs = made_of(sets, self.n, self.fields)
+        needs = index_key(sets, self.n, self.fields)
         return cached_index("decontamination", needs, lambda: build_index(sets, self.n, self.fields))
 
 
-# -- what the index and its look-up mean, in plain Python -----------------------------------------------------------
+# -- reference definition of the index and the look-up, in plain Python ---------------------------------------------
 
 
 def normalized_words(text: str) -> list[str]:
-    """The words of a text as they are compared.
+    """Return the words of a text as they are compared.
 
-    Letters, digits and marks (the categories L, N and M of Unicode) make words; all else parts them, except invisible
-    marks of layout (Cf, such as the soft hyphen), which are passed over. Letters become small, each for itself, and a
-    final sigma is a sigma. In scripts that are written without spaces (Han, Hiragana, Katakana, Thai, Lao, Khmer,
-    Myanmar) every letter is a word, together with the marks behind it.
+    Letters, digits and marks (Unicode categories L, N and M) form words; everything else separates them, except
+    invisible format characters (Cf, such as the soft hyphen), which are skipped. Letters are lowercased one by one, and
+    a final sigma becomes a sigma. In scripts that are written without spaces (Han, Hiragana, Katakana, Thai, Lao,
+    Khmer, Myanmar) every letter is a word, together with the marks that follow it.
     """
     words: list[str] = []
     is_open = alone = False
@@ -182,7 +188,7 @@ def normalized_words(text: str) -> list[str]:
 
 
 def shared_runs(text: str, evaluation_texts: Sequence[str], n: int) -> tuple[int, int]:
-    """How many runs of n words a text has, and how many of them an evaluation text has too."""
+    """Return the number of runs of n words in a text, and how many of them an evaluation text shares."""
     known = {run for other in evaluation_texts for run in _runs(normalized_words(other), n)}
     runs = _runs(normalized_words(text), n)
     return len(runs), sum(run in known for run in runs)

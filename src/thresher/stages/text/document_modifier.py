@@ -1,86 +1,100 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The form of a modifier, which rewrites a document's text."""
+"""Base class of modifiers, which rewrite the text of documents."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from thresher.core.arguments.construction import check_constructor
+
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from thresher.kernels.counts import Texts
-    from thresher.kernels.edits import Edits
+    from thresher.kernels.counts.text_counts import Texts
+    from thresher.kernels.edits.rewrite import Edits
 
 
 class DocumentModifier:
-    """Subclass it for a modifier of your own, write `modify_document`, and wrap it in `Modify`."""
+    """Base class of modifiers: define `modify_document`, and wrap the modifier in `Modify`."""
 
     name: str = "DocumentModifier"
-    """What reports call it; the name of the class unless it says otherwise."""
+    """The name in reports; by default the class name."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if "name" not in cls.__dict__:
             cls.name = cls.__name__
+        check_constructor(cls)
 
     def modify_document(self, text: str) -> str:
-        """The new text."""
+        """Return the new text."""
         raise TypeError(f"{type(self).__name__} must define modify_document(text)")
 
     def may_change(self, texts: Texts) -> npt.NDArray[np.bool_] | npt.NDArray[np.uint8] | None:
-        """For each of some texts, given as bytes, whether `modify_document` could change it; `None`: any of them.
+        """Return for each text, given as bytes, whether `modify_document` may change it; `None`: any of them may
+        change.
 
-        Texts that it says no to are never made Python strings, so a cheap test is enough: it may say yes too often.
-        It may also give numbers: 0 is no, and any other comes back to `modify_knowing`.
+        Other texts are never decoded to Python strings. The test may be cheap: false positives are allowed. It may also
+        return numbers: 0 means no change, and any other number is passed to `modify_flagged`.
         """
         return None
 
     def edits(self, texts: Texts) -> Edits | None:
-        """What `modify_document` replaces in each of some texts, given as bytes, as a compiled kernel finds it.
+        """Return the replacements that `modify_document` makes in each text, given as bytes, as found by a compiled
+        kernel.
 
-        Texts that the kernel is in doubt about are made Python strings, and its number for them comes back to
-        `modify_knowing`. `None`: there is no kernel for this, and `may_change` is asked.
+        Texts that the kernel cannot decide are decoded to Python strings, and its number for them is passed to
+        `modify_flagged`. `None`: there is no kernel, and `may_change` is called instead.
         """
         return None
 
-    def modify_knowing(self, text: str, said: int) -> str:
-        """As `modify_document`, for a text of which `may_change` or `edits` said something."""
+    def modify_flagged(self, text: str, flags: int) -> str:
+        """Modify a text for which `may_change` or `edits` returned the number `flags`."""
         return self.modify_document(text)
 
     def preloads(self) -> list[str]:
-        """Modules that these two import, compiled kernels above all: they are made ready before workers start."""
+        """Return the modules that these two methods import, mainly compiled kernels: they are loaded before workers
+        start."""
         return []
 
     def take_counts(self) -> dict[str, int]:
-        """What it counted since this was last asked; `Modify` puts it into the report."""
+        """Return the counts since the last call; `Modify` adds them to the report."""
         return {}
 
+    def check_before_run(self) -> list[str]:
+        """Return the problems of the modifier on this machine, such as a missing package: one message each.
+
+        Called once, by the process that plans the run; it must be quick, and load nothing.
+        """
+        return []
+
     def load_model(self) -> None:
-        """Once per worker, before the first document."""
+        """Load what is needed; called once per worker, before the first document."""
 
 
 def has_byte_test(modifier: Any) -> bool:
-    """Whether `may_change` and `modify_knowing` speak for `modify_document`: nobody has overridden it behind them."""
-    return _speaks_for_it(modifier, "may_change")
+    """Return True if `may_change` and `modify_flagged` are valid for `modify_document`, i.e. no subclass overrides only
+    the latter."""
+    return _agrees_with_modify_document(modifier, "may_change")
 
 
 def has_edits(modifier: Any) -> bool:
-    """The same for `edits` and `modify_knowing`."""
-    return _speaks_for_it(modifier, "edits")
+    """Return True if `edits` and `modify_flagged` are valid for `modify_document`."""
+    return _agrees_with_modify_document(modifier, "edits")
 
 
-def _speaks_for_it(modifier: Any, method: str) -> bool:
+def _agrees_with_modify_document(modifier: Any, method: str) -> bool:
     if not isinstance(modifier, DocumentModifier) or "modify_document" in vars(modifier):
         return False
     work = _defined_at(modifier, "modify_document")
-    speaks = _has_own(modifier, method) and _defined_at(modifier, method) <= work
-    return speaks and (_defined_at(modifier, "modify_knowing") <= work or not _has_own(modifier, "modify_knowing"))
+    is_own = _overrides(modifier, method) and _defined_at(modifier, method) <= work
+    return is_own and (_defined_at(modifier, "modify_flagged") <= work or not _overrides(modifier, "modify_flagged"))
 
 
 def _defined_at(modifier: DocumentModifier, method: str) -> int:
-    return next(place for place, cls in enumerate(type(modifier).__mro__) if method in vars(cls))
+    return next(index for index, cls in enumerate(type(modifier).__mro__) if method in vars(cls))
 
 
-def _has_own(modifier: DocumentModifier, method: str) -> bool:
+def _overrides(modifier: DocumentModifier, method: str) -> bool:
     return getattr(type(modifier), method) is not getattr(DocumentModifier, method)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The stage that notes what a document is like in numbers, and how those are spread over all documents."""
+"""Stage that computes statistics of documents, and histograms over all documents."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from thresher.core.batch import DocumentBatch
+from thresher.core.documents.batch import DocumentBatch
 from thresher.core.stage import ProcessingStage
 from thresher.errors import UsageError, nearest
-from thresher.stages.text.chain import field_name
-from thresher.stages.text.not_text import set_aside_without_text
+from thresher.stages.text.columns.chain import field_name
+from thresher.stages.text.columns.not_text import set_aside_without_text
 
 if TYPE_CHECKING:
     import numpy as np
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 
 class Bins(NamedTuple):
-    """The parts of a histogram."""
+    """The bins of a histogram."""
 
     numbers: Callable[[Values], Values]
-    """The number of the part that each value belongs to."""
+    """Returns the bin number of each value."""
     name: Callable[[int], str]
-    """What a part is called; names sort as values do."""
+    """Returns the name of a bin; names sort like values."""
 
 
 def _powers(values: Values) -> Values:
@@ -36,7 +36,7 @@ def _powers(values: Values) -> Values:
 
 
 def _power_name(number: int) -> str:
-    """0, 1, 2 to 3, 4 to 7, and so on."""
+    """Name the bins 0, 1, 2 to 3, 4 to 7, and so on."""
     if not number:
         return "0"
     low, high = 1 << (number - 1), (1 << number) - 1
@@ -45,7 +45,7 @@ def _power_name(number: int) -> str:
 
 POWERS = Bins(_powers, _power_name)
 TENTHS = Bins(lambda values: (values * 10).clip(0, 9), lambda number: f"{number / 10:.1f} to {(number + 1) / 10:.1f}")
-"""The last one holds 1.0 too."""
+"""The last bin includes 1.0."""
 UNITS = Bins(
     lambda values: values.clip(0, 30),
     lambda number: "30 or more" if number == 30 else f"{number:02} to {number + 1:02}",
@@ -54,18 +54,18 @@ UNITS = Bins(
 
 @dataclass(frozen=True)
 class Statistic:
-    """One number about a document: a count, or a count divided by another."""
+    """A statistic of a document: a count, or a count divided by another."""
 
     count: str
-    """What is counted, as the kernels call it."""
+    """The name of the count in the kernels."""
     per: str | None = None
-    """What it is divided by; 0.0 where that is 0."""
+    """The count to divide by; the result is 0.0 if it is 0."""
     bins: Bins = POWERS
-    """The parts of its histogram."""
+    """The bins of its histogram."""
 
     @property
     def counts(self) -> list[str]:
-        """All counts that it needs."""
+        """Return all counts that it needs."""
         return [self.count] if self.per is None else [self.count, self.per]
 
 
@@ -84,13 +84,13 @@ STATISTICS: dict[str, Statistic] = {
     "url_share": Statistic("url_characters", "code_points", TENTHS),
     "distinct_line_share": Statistic("distinct_lines", "lines", TENTHS),
 }
-"""The numbers by name. Words are what lies between white space, lines those that are not blank; lengths are code
-points, digits are ASCII, shares are of all code points (of lines where the name says so)."""
+"""The statistics by name. White space separates words, blank lines do not count; lengths are code points, digits are
+ASCII, shares refer to all code points (or to lines, where the name says so)."""
 USUAL = ["characters", "words", "lines", "mean_word_length", "alphabetic_share", "digit_share", "white_space_share"]
 
 
 class DocumentStatistics(ProcessingStage[DocumentBatch, DocumentBatch]):
-    """Write numbers about each document's text into columns; the report has a histogram of each."""
+    """Write statistics of each document's text into columns; the report has a histogram of each."""
 
     looks_at_inputs_only = True
 
@@ -104,7 +104,7 @@ class DocumentStatistics(ProcessingStage[DocumentBatch, DocumentBatch]):
     ) -> None:
         """`statistics` are names of `STATISTICS`; each is a column, with `prefix` before its name.
 
-        `columns=False` leaves the records as they are, `histograms=False` the report.
+        `columns=False` writes no columns, `histograms=False` no histograms.
         """
         wanted = list(USUAL if statistics is None else statistics)
         for name in wanted:
@@ -120,24 +120,24 @@ class DocumentStatistics(ProcessingStage[DocumentBatch, DocumentBatch]):
         self.histograms = histograms
 
     def inputs(self) -> tuple[list[str], list[str]]:
-        """The column that holds the text."""
+        """Return the column that holds the text."""
         return ["data"], [self.text_field]
 
     def outputs(self) -> tuple[list[str], list[str]]:
-        """The columns that are written."""
+        """Return the columns that are written."""
         return ["data"], [self.prefix + name for name in self.statistics] if self.columns else []
 
     def preloads(self) -> list[str]:
-        """The kernels that count."""
-        from thresher.kernels.groups import modules_of
+        """Return the kernels that count."""
+        from thresher.kernels.counts.groups import modules_of
 
-        return [*modules_of(_counts_for(self.statistics)), "thresher.kernels.json_text"]
+        return [*modules_of(_counts_for(self.statistics)), "thresher.kernels.json.text"]
 
     def process(self, task: DocumentBatch) -> DocumentBatch:
-        """Count, and write the columns."""
+        """Compute the statistics, and write the columns."""
         import numpy as np
 
-        from thresher.stages.text.text_column import text_column
+        from thresher.stages.text.columns.text_column import text_column
 
         has_text = text_column(task, self.text_field).has_text(np.arange(task.num_items))
         if not has_text.all():
@@ -159,9 +159,9 @@ class DocumentStatistics(ProcessingStage[DocumentBatch, DocumentBatch]):
 
 
 def _values_of(batch: DocumentBatch, field: str, names: Sequence[str]) -> dict[str, Values]:
-    """One int64 or float64 per document for each name."""
-    from thresher.stages.text.formula import shares
-    from thresher.stages.text.text_column import text_column
+    """Return one int64 or float64 per document for each name."""
+    from thresher.stages.text.columns.text_column import text_column
+    from thresher.stages.text.judging.rule import shares
 
     column = text_column(batch, field)
     rows: npt.NDArray[np.int64] = column.rows

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The texts of evaluation sets, and the index of their runs of words."""
+"""Reading of evaluation sets, and the index of their runs of words."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from thresher.core.filesystem import file_info, open_read
+from thresher.core.files.filesystem import file_info, open_read
 from thresher.errors import InputError, UsageError
-from thresher.stages.text.list_file import lines_of
+from thresher.stages.text.columns.list_file import lines_of
 
 if TYPE_CHECKING:
-    from thresher.kernels.counts import Texts
+    from thresher.kernels.counts.text_counts import Texts
     from thresher.stages.text.index_file import Index
 
 EvaluationSets = str | list[str] | dict[str, str | list[str]]
-"""Files; a dict gives each set a name, else it is the file's."""
+"""Files; a dict names each set, otherwise the file name is used."""
 _PARAMETER = "Decontamination.evaluation_sets"
 _CHUNK = 4 * 2**20
-"""So many characters of texts are looked at together."""
+"""Number of characters that are processed together."""
 _MOST_SETS = 2**16
 
 
 def named_sets(given: Any) -> dict[str, list[str]]:
-    """The files of each set by its name."""
+    """Return the files of each set by its name."""
     if isinstance(given, dict):
         sets = {str(name): [paths] if isinstance(paths, str) else list(paths) for name, paths in given.items()}
     else:
@@ -37,15 +37,15 @@ def named_sets(given: Any) -> dict[str, list[str]]:
         for path in paths:
             sets.setdefault(os.path.basename(path).partition(".")[0] or path, []).append(path)
     if not sets or not all(sets.values()):
-        raise UsageError(f"{_PARAMETER}: {given!r} names no file; give JSON lines, Parquet or text files")
+        raise UsageError(f"{_PARAMETER}: {given!r} is not a file name; give JSON lines, Parquet or text files")
     if len(sets) > _MOST_SETS:
-        raise UsageError(f"{_PARAMETER}: {len(sets)} sets; {_MOST_SETS} are the most")
+        raise UsageError(f"{_PARAMETER}: {len(sets)} sets are too many; give at most {_MOST_SETS}")
     return sets
 
 
-def made_of(sets: Mapping[str, Sequence[str]], n: int, fields: Sequence[str] | None) -> Any:
-    """What an index of these sets depends on, as JSON can hold it."""
-    from thresher.kernels.decontamination import SCHEME
+def index_key(sets: Mapping[str, Sequence[str]], n: int, fields: Sequence[str] | None) -> Any:
+    """Return the JSON-compatible key of everything that an index of these sets depends on."""
+    from thresher.kernels.edits.decontamination import SCHEME
 
     files = {name: [list(file_info(path)) for path in paths] for name, paths in sets.items()}
     scheme = [SCHEME, unicodedata.unidata_version]
@@ -53,13 +53,13 @@ def made_of(sets: Mapping[str, Sequence[str]], n: int, fields: Sequence[str] | N
 
 
 def build_index(sets: Mapping[str, Sequence[str]], n: int, fields: Sequence[str] | None) -> Index:
-    """The index of all runs of `n` words in the texts of the sets; of a run in several sets the first counts.
+    """Build the index of all runs of `n` words in the texts of the sets; a run in several sets belongs to the first.
 
-    Its facts say for each set how many texts it has, how many of them are too short for a run, and its runs.
+    Its facts hold, for each set, the number of texts, of texts that are too short for a run, and of runs.
     """
     import numpy as np
 
-    from thresher.kernels.decontamination import fold_table, make_table, ngram_keys
+    from thresher.kernels.edits.decontamination import fold_table, make_table, ngram_keys
     from thresher.stages.text.index_file import Index
 
     folds = fold_table()
@@ -97,10 +97,10 @@ def _chunks(texts: Iterator[str]) -> Iterator[Texts]:
 
 
 def as_texts(encoded: Sequence[bytes]) -> Texts:
-    """Texts for kernels."""
+    """Pack encoded texts for kernels."""
     import numpy as np
 
-    from thresher.kernels.counts import PADDING, Texts
+    from thresher.kernels.counts.text_counts import PADDING, Texts
 
     lengths = np.array([len(text) for text in encoded], dtype=np.int64)
     ends = np.cumsum(lengths)
@@ -109,7 +109,7 @@ def as_texts(encoded: Sequence[bytes]) -> Texts:
 
 
 def texts_of(path: str, fields: Sequence[str] | None = None) -> Iterator[str]:
-    """The texts of one file: the strings of its records (of these fields, or all), or the lines of a text file."""
+    """Yield the texts of one file: the strings of its records (of these fields, or all), or the lines of a text."""
     name = os.path.basename(path).lower()
     if name.endswith(".parquet"):
         records: Iterator[Any] = _parquet_records(path, fields)
@@ -135,9 +135,9 @@ def _json_records(path: str) -> Iterator[dict[str, Any]]:
         try:
             record = decoder.decode(line)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise InputError(f"{_PARAMETER}: line {number} of {path!r} is no JSON: {error}") from error
+            raise InputError(f"{_PARAMETER}: line {number} of {path!r} is not JSON: {error}") from error
         if not isinstance(record, dict):
-            raise InputError(f"{_PARAMETER}: line {number} of {path!r} is no JSON object; JSON lines are needed")
+            raise InputError(f"{_PARAMETER}: line {number} of {path!r} is not a JSON object; JSON lines are needed")
         yield record
 
 
@@ -156,7 +156,7 @@ def _parquet_records(path: str, fields: Sequence[str] | None) -> Iterator[dict[s
 
 
 def _strings(value: Any) -> Iterator[str]:
-    """All strings inside a value."""
+    """Yield all strings inside a value."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict):

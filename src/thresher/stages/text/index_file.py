@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Indexes of plain numbers in files: made once per machine, mapped into memory by every worker, shared by all of them.
+"""Index files of numeric arrays: built once per machine, mapped into memory by every worker, and shared by all of them.
 
-A file is a line of JSON (facts, and where each array is) and then the arrays. It lies in the user's own cache folder
-under a name that tells what it was made of, so that a changed list or setting makes a new file. Deleting it is safe.
+A file is a line of JSON (facts, and the position of each array) followed by the arrays. It is stored in the user's
+cache folder under a name derived from its inputs, so that a changed list or setting creates a new file. Deleting it is
+safe.
 """
 
 from __future__ import annotations
@@ -30,14 +31,14 @@ class Index:
     """Named arrays, and facts about them."""
 
     facts: dict[str, Any]
-    """Whatever JSON can hold."""
+    """Any JSON-compatible values."""
     arrays: Mapping[str, npt.NDArray[Any]]
-    """The arrays by name; those of a file are read-only."""
+    """The arrays by name; those mapped from a file are read-only."""
 
 
-def cached_index(kind: str, made_of: Any, build: Callable[[], Index]) -> Index:
-    """The index that `made_of` (whatever JSON can hold) leads to; it is built unless its file is there."""
-    name = hashlib.sha256(json.dumps([_FORMAT, kind, made_of]).encode()).hexdigest()[:32]
+def cached_index(kind: str, key: Any, build: Callable[[], Index]) -> Index:
+    """Return the index for the JSON-compatible key `key`; build it if its file does not exist."""
+    name = hashlib.sha256(json.dumps([_FORMAT, kind, key]).encode()).hexdigest()[:32]
     path = os.path.join(cache_folder(), f"{kind}-{name}.index")
     if not os.path.exists(path):
         write_index(path, build())
@@ -45,17 +46,17 @@ def cached_index(kind: str, made_of: Any, build: Callable[[], Index]) -> Index:
 
 
 def write_index(path: str, index: Index) -> None:
-    """Write an index so that it is there whole or not at all, also when several processes do it at once."""
-    places, offset = {}, 0
+    """Write an index atomically, even if several processes do so at once."""
+    layouts, offset = {}, 0
     for name, array in index.arrays.items():
-        places[name] = [str(array.dtype), len(array), offset]
+        layouts[name] = [str(array.dtype), len(array), offset]
         offset += -(-array.nbytes // _ALIGNED) * _ALIGNED
-    head = json.dumps({"format": _FORMAT, "facts": index.facts, "arrays": places}).encode()
-    head += b" " * (-(len(head) + 1) % _ALIGNED) + b"\n"
+    first_line = json.dumps({"format": _FORMAT, "facts": index.facts, "arrays": layouts}).encode()
+    first_line += b" " * (-(len(first_line) + 1) % _ALIGNED) + b"\n"
     descriptor, beside = tempfile.mkstemp(dir=os.path.dirname(path), prefix=".unfinished-")
     try:
         with os.fdopen(descriptor, "wb") as opened:
-            opened.write(head)
+            opened.write(first_line)
             for array in index.arrays.values():
                 opened.write(np.ascontiguousarray(array).data)
                 opened.write(b"\0" * (-array.nbytes % _ALIGNED))
@@ -66,31 +67,29 @@ def write_index(path: str, index: Index) -> None:
 
 
 def map_index(path: str) -> Index:
-    """The index in a file; its arrays take no memory of their own."""
+    """Map the index of a file into memory."""
     with open(path, "rb") as opened:
-        head = opened.readline()
+        first_line = opened.readline()
     try:
-        told = json.loads(head)
-        if told["format"] != _FORMAT:
-            raise ValueError(f"its format is {told['format']!r}")
+        header = json.loads(first_line)
+        if header["format"] != _FORMAT:
+            raise ValueError(f"its format is {header['format']!r}")
         whole = np.memmap(path, dtype=np.uint8, mode="r")
-        arrays = {name: _array(whole, len(head), *place) for name, place in told["arrays"].items()}
-        return Index(told["facts"], arrays)
+        arrays = {name: _array(whole, len(first_line), *layout) for name, layout in header["arrays"].items()}
+        return Index(header["facts"], arrays)
     except (ValueError, KeyError, TypeError) as error:
-        raise RunFailedError(
-            f"{path} is no index that can be read ({error}); delete it, it will be made again"
-        ) from error
+        raise RunFailedError(f"{path} is not a valid index ({error}); delete it, and it will be rebuilt") from error
 
 
-def _array(whole: npt.NDArray[np.uint8], head: int, dtype: str, length: int, offset: int) -> npt.NDArray[Any]:
+def _array(whole: npt.NDArray[np.uint8], header_bytes: int, dtype: str, length: int, offset: int) -> npt.NDArray[Any]:
     kind = np.dtype(dtype)
-    start = head + offset
+    start = header_bytes + offset
     part = np.asarray(whole[start : start + length * kind.itemsize])
     return part.view(kind)
 
 
 def cache_folder() -> str:
-    """A folder that belongs to this user alone, for files that can be made again."""
+    """Return a private folder of the user for files that can be rebuilt."""
     home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     folder = os.path.join(home, "thresher", "indexes")
     try:
@@ -103,10 +102,10 @@ def cache_folder() -> str:
 
 
 def _temporary_folder() -> str:
-    """For machines without a home that can be written to. Others can make such a folder too: whose is it?"""
+    """Return a folder for machines without a writable home; refuse one that another user has created."""
     folder = os.path.join(tempfile.gettempdir(), f"thresher-{os.getuid()}")
     os.makedirs(folder, mode=0o700, exist_ok=True)
     found = os.lstat(folder)
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
-        raise RunFailedError(f"{folder} is not a folder of this user's own; remove it, or set XDG_CACHE_HOME")
+        raise RunFailedError(f"{folder} does not belong to this user alone; remove it, or set XDG_CACHE_HOME")
     return folder

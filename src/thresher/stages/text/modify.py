@@ -1,34 +1,34 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The stage that rewrites texts."""
+"""Stage that rewrites texts."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from thresher.core.batch import DocumentBatch
+from thresher.core.documents.batch import DocumentBatch
 from thresher.core.resources import WorkerMetadata
 from thresher.core.stage import ProcessingStage
-from thresher.errors import UsageError
-from thresher.stages.text.chain import as_chain, field_name, spread
+from thresher.errors import UsageError, with_article
+from thresher.stages.text.columns.chain import as_chain, chain_problems, field_name, per_link
+from thresher.stages.text.columns.not_text import set_aside_without_text
 from thresher.stages.text.document_modifier import DocumentModifier, has_byte_test, has_edits
-from thresher.stages.text.not_text import set_aside_without_text
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from thresher.kernels.counts import Texts
+    from thresher.kernels.counts.text_counts import Texts
 
-    Said = npt.NDArray[np.bool_] | npt.NDArray[np.uint8] | None
+    Flags = npt.NDArray[np.bool_] | npt.NDArray[np.uint8] | None
 
 
-_KERNELS = ["thresher.kernels.json_text", "thresher.kernels.edits", "thresher.kernels.json_patch"]
-"""What takes texts out of lines, writes new ones, and puts them into the lines again."""
+_KERNELS = ["thresher.kernels.json.text", "thresher.kernels.edits.rewrite", "thresher.kernels.json.patch"]
+"""Kernels that extract texts from lines, write new ones, and insert them into the lines."""
 
 
 class Modify(ProcessingStage[DocumentBatch, DocumentBatch]):
-    """Rewrite each document's text with a function or a modifier; a list of them is a chain, applied in order."""
+    """Rewrite each document's text with a function or a modifier; a list of them is applied in order."""
 
     looks_at_inputs_only = True
 
@@ -38,49 +38,53 @@ class Modify(ProcessingStage[DocumentBatch, DocumentBatch]):
         input_fields: str | list[str] = "text",
         output_fields: str | list[str | None] | None = None,
     ) -> None:
-        """`input_fields` is the column that is read, `output_fields` the one that is written (the same by default)."""
+        """`input_fields` is the column to read, `output_fields` the column to write (the same by default)."""
         self.modifier_fn, self.input_fields, self.output_fields = modifier_fn, input_fields, output_fields
         self._modifiers = as_chain("Modify", "modifier_fn", modifier_fn)
         for modifier in self._modifiers:
             _function(modifier)
         count = len(self._modifiers)
         self._inputs = [
-            field_name("Modify", "input_fields", f) for f in spread("Modify", "input_fields", input_fields, count)
+            field_name("Modify", "input_fields", f) for f in per_link("Modify", "input_fields", input_fields, count)
         ]
-        outputs = spread("Modify", "output_fields", output_fields, count)
+        outputs = per_link("Modify", "output_fields", output_fields, count)
         self._outputs = [
             source if name is None else field_name("Modify", "output_fields", name)
             for source, name in zip(self._inputs, outputs, strict=True)
         ]
 
     def inputs(self) -> tuple[list[str], list[str]]:
-        """The columns that are read, but for those that an earlier link writes."""
+        """Return the columns that are read, except those that an earlier link writes."""
         needed = [name for n, name in enumerate(self._inputs) if name not in self._outputs[:n]]
         return ["data"], list(dict.fromkeys([*needed, *self._inputs[:1]]))
 
     def outputs(self) -> tuple[list[str], list[str]]:
-        """The columns that are written."""
+        """Return the columns that are written."""
         return ["data"], list(dict.fromkeys(self._outputs))
 
     def preloads(self) -> list[str]:
-        """What finds the bytes of texts, and what the modifiers look at them with."""
+        """Return the kernels that find the bytes of texts, and those of the modifiers."""
         links = zip(self._modifiers, self._inputs, self._outputs, strict=True)
-        testing = [link for link, source, target in links if source == target and _looks_at_bytes(link)]
+        testing = [link for link, source, target in links if source == target and _works_on_bytes(link)]
         return [*(_KERNELS if testing else []), *(name for m in testing for name in m.preloads())]
 
+    def check_before_run(self) -> list[str]:
+        """Return the problems that the modifiers report."""
+        return chain_problems(self._modifiers)
+
     def setup(self, worker_metadata: WorkerMetadata | None = None) -> None:
-        """Let the modifiers load their models."""
+        """Load the models of the modifiers."""
         for modifier in self._modifiers:
             load = getattr(modifier, "load_model", None)
             if callable(load):
                 load()
 
     def process(self, task: DocumentBatch) -> DocumentBatch:
-        """Rewrite every text; where nothing changes in a batch it is passed on as it is."""
-        self._take_counts()  # what a call that failed had counted
+        """Rewrite every text; a batch without changes is returned as it is."""
+        self._take_counts()  # discard the counts of a failed call
         for modifier, source, target in zip(self._modifiers, self._inputs, self._outputs, strict=True):
-            if source == target and _looks_at_bytes(modifier):
-                task = _modified_where_needed(task, modifier, source)
+            if source == target and _works_on_bytes(modifier):
+                task = _modified_as_bytes(task, modifier, source)
             else:
                 task = _modified(task, _function(modifier), source, target)
         for name, n in self._take_counts():
@@ -105,32 +109,32 @@ def _modified(batch: DocumentBatch, function: Callable[[str], str], source: str,
     if source != target:
         return batch.replace(target, new)
     changed = [text != before for text, before in zip(new, texts, strict=True)]
-    texts.clear()  # a large text should not be there twice while its column is made
+    texts.clear()  # free the old texts before the new column is built
     return batch.replace(target, new, changed) if any(changed) else batch
 
 
 def _text_of(function: Callable[[str], str], text: str, field: str) -> str:
     new = function(text)
     if not isinstance(new, str):
-        raise TypeError(f"Modify: {function!r} returned a {type(new).__name__} for {field!r}; a string is needed")
+        raise TypeError(f"Modify: {function!r} returned {with_article(type(new))} for {field!r}; a string is needed")
     return new
 
 
 # -- texts as bytes -------------------------------------------------------------------------------------------------
 
 
-def _looks_at_bytes(modifier: Any) -> bool:
+def _works_on_bytes(modifier: Any) -> bool:
     return has_byte_test(modifier) or has_edits(modifier)
 
 
-def _modified_where_needed(batch: DocumentBatch, modifier: DocumentModifier, field: str) -> DocumentBatch:
-    """As `_modified`, but texts that the modifier cannot change, or whose bytes a kernel changes, stay bytes."""
+def _modified_as_bytes(batch: DocumentBatch, modifier: DocumentModifier, field: str) -> DocumentBatch:
+    """Modify like `_modified`, but texts that the modifier cannot change, or that a kernel changes, stay bytes."""
     import numpy as np
 
-    from thresher.kernels.counts import Texts
-    from thresher.kernels.edits import Edits, with_whole_texts
-    from thresher.stages.text.late_texts import NO_EDITS, with_edits
-    from thresher.stages.text.text_column import text_column
+    from thresher.kernels.counts.text_counts import Texts
+    from thresher.kernels.edits.rewrite import Edits, with_whole_texts
+    from thresher.stages.text.columns.late_texts import NO_EDITS, with_edits
+    from thresher.stages.text.columns.text_column import text_column
 
     column = text_column(batch, field)
     unfit = np.flatnonzero(~column.has_text(np.arange(len(batch), dtype=np.int64)))
@@ -140,23 +144,23 @@ def _modified_where_needed(batch: DocumentBatch, modifier: DocumentModifier, fie
     all_texts = column.texts
     texts = Texts(all_texts.data, all_texts.starts[column.rows], all_texts.ends[column.rows])
     edits: Edits | None = modifier.edits(texts) if has_edits(modifier) else None
-    said: Said = modifier.may_change(texts) if edits is None else edits.doubtful
-    edits = with_whole_texts(edits or NO_EDITS, texts, _new_texts(texts, modifier, said, field))
+    flags: Flags = modifier.may_change(texts) if edits is None else edits.doubtful
+    edits = with_whole_texts(edits or NO_EDITS, texts, _new_texts(texts, modifier, flags, field))
     return with_edits(batch, field, texts, edits) if len(edits.found) else batch
 
 
-def _new_texts(texts: Texts, modifier: DocumentModifier, said: Said, field: str) -> dict[int, bytes]:
-    """The bytes of the texts that change, by row; one text at a time is a Python string."""
+def _new_texts(texts: Texts, modifier: DocumentModifier, flags: Flags, field: str) -> dict[int, bytes]:
+    """Return the bytes of the changed texts, by row; only one text at a time is a Python string."""
     import numpy as np
 
     view = texts.data.data
     found = {}
-    for row in range(len(texts.starts)) if said is None else np.flatnonzero(said).tolist():
+    for row in range(len(texts.starts)) if flags is None else np.flatnonzero(flags).tolist():
         before = str(view[texts.starts[row] : texts.ends[row]], "utf-8", "surrogatepass")
-        if said is None:
+        if flags is None:
             new = _text_of(modifier.modify_document, before, field)
         else:
-            new = modifier.modify_knowing(before, int(said[row]))
+            new = modifier.modify_flagged(before, int(flags[row]))
         if new != before:
             found[row] = new.encode()
     return found

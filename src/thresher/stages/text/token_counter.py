@@ -1,23 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The stage that counts the tokens of each document."""
+"""Stage that counts the tokens of each document."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from thresher.core.batch import DocumentBatch
+from thresher.core.documents.batch import DocumentBatch
 from thresher.core.resources import NodeInfo, WorkerMetadata
 from thresher.core.stage import ProcessingStage
-from thresher.models.tokenizer import Tokenizer, check_tokenizer, load_tokenizer
-from thresher.stages.text.chain import field_name
-from thresher.stages.text.not_text import set_aside_without_text
+from thresher.models.tokenizer import Tokenizer, check_tokenizer, load_tokenizer, tokenizer_problems
+from thresher.stages.text.columns.chain import field_name
+from thresher.stages.text.columns.not_text import set_aside_without_text
 
 _CHUNK = 2**20
-"""So many characters are handed to the tokenizer at a time: what it makes of them takes many times their room."""
+"""Number of characters that are tokenized at a time: the result takes many times their memory."""
 
 
 class TokenCounter(ProcessingStage[DocumentBatch, DocumentBatch]):
-    """Write the number of tokens of each document's text into a column; the report has their sum."""
+    """Write the number of tokens of each document's text into a column; the report has the total."""
 
     looks_at_inputs_only = True
 
@@ -28,8 +28,8 @@ class TokenCounter(ProcessingStage[DocumentBatch, DocumentBatch]):
         count_field: str = "token_count",
         add_special_tokens: bool = False,
     ) -> None:
-        """`tokenizer` is a tokenizer.json or the folder that holds it, a SentencePiece .model, `tiktoken:ENCODING` or
-        `hf:OWNER/NAME`. `add_special_tokens` counts those around a text too."""
+        """`tokenizer` is a tokenizer.json or its folder, a SentencePiece .model, `tiktoken:ENCODING` or
+        `hf:OWNER/NAME`. `add_special_tokens` also counts the special tokens around a text."""
         self.tokenizer = check_tokenizer("TokenCounter.tokenizer", tokenizer)
         self.text_field = field_name("TokenCounter", "text_field", text_field)
         self.count_field = field_name("TokenCounter", "count_field", count_field)
@@ -37,15 +37,19 @@ class TokenCounter(ProcessingStage[DocumentBatch, DocumentBatch]):
         self._tokenizer: Tokenizer | None = None
 
     def inputs(self) -> tuple[list[str], list[str]]:
-        """The column that holds the text."""
+        """Return the column that holds the text."""
         return ["data"], [self.text_field]
 
     def outputs(self) -> tuple[list[str], list[str]]:
-        """The column that gets the numbers."""
+        """Return the column that receives the counts."""
         return ["data"], [self.count_field]
 
+    def check_before_run(self) -> list[str]:
+        """Report a missing tokenizer."""
+        return tokenizer_problems("TokenCounter.tokenizer", self.tokenizer)
+
     def setup_on_node(self, node_info: NodeInfo | None = None, worker_metadata: WorkerMetadata | None = None) -> None:
-        """Where the tokenizer must be fetched, that is done once per machine."""
+        """Download the tokenizer once per machine, if it is a remote one."""
         if self.tokenizer.startswith(("hf:", "tiktoken:")):
             self._loaded()
 
@@ -54,7 +58,7 @@ class TokenCounter(ProcessingStage[DocumentBatch, DocumentBatch]):
         self._tokenizer = self._loaded()
 
     def process(self, task: DocumentBatch) -> DocumentBatch:
-        """Count, and write the column."""
+        """Count the tokens, and write the column."""
         if self._tokenizer is None:
             self.setup()
         assert self._tokenizer is not None

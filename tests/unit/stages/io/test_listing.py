@@ -15,11 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from thresher.errors import InputError, UsageError
-from thresher.stages.io.jsonl_reader import JsonlReader
-from thresher.stages.io.listing import Wanted, find_files
-from thresher.stages.io.parquet_reader import ParquetReader
+from thresher.stages.io.jsonl.reader import JsonlReader
+from thresher.stages.io.listing import AcceptedFiles, find_files
+from thresher.stages.io.parquet.reader import ParquetReader
 
-WANTED = Wanted("TestReader", (".jsonl", ".json"), (".gz", ".zst"))
+WANTED = AcceptedFiles("TestReader", (".jsonl", ".json"), (".gz", ".zst"))
 
 
 def touch(root: Path, *names: str) -> None:
@@ -134,8 +134,8 @@ def test_what_is_missing_is_named(tmp_path: Path) -> None:
 
 def test_an_empty_folder_is_refused_with_what_was_looked_for(tmp_path: Path) -> None:
     assert refusal(str(tmp_path)) == (
-        f"{tmp_path}: the folder has no files (names that begin with . or _ are passed over); "
-        "TestReader looks for .jsonl .json (also with .gz .zst behind)"
+        f"{tmp_path}: the folder has no files (names that begin with . or _ are skipped); "
+        "TestReader looks for .jsonl .json (also followed by .gz .zst)"
     )
     touch(tmp_path, "full/a.jsonl")
     (tmp_path / "empty").mkdir()
@@ -152,7 +152,7 @@ def test_a_link_to_nothing_is_refused_only_when_it_would_be_read(tmp_path: Path)
     (tmp_path / "b.txt").symlink_to(tmp_path / "gone")
     assert found(str(tmp_path)) == ["a.jsonl"]
     (tmp_path / "b.jsonl").symlink_to(tmp_path / "gone")
-    assert "b.jsonl is a link to something that does not exist" in refusal(str(tmp_path))
+    assert "b.jsonl is a broken link" in refusal(str(tmp_path))
 
 
 def test_a_name_that_is_not_utf8_is_refused_by_name(tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ import pytest
 
 from tests.unit.stages.io.reading import read_all
 from thresher.core.source import ReadContext
-from thresher.stages.io.jsonl_reader import JsonlReader
-from thresher.stages.io.parquet_reader import ParquetReader
+from thresher.stages.io.jsonl.reader import JsonlReader
+from thresher.stages.io.parquet.reader import ParquetReader
 
 FOLDER = Path(__file__).parents[5] / "shared" / "data" / "hostile"
 

@@ -13,8 +13,8 @@ import pytest
 from tests.unit.stages.io.reading import PACKERS, read_all, read_units, zstd_frames
 from thresher.core.source import ReadContext
 from thresher.errors import InputError
-from thresher.stages.io.jsonl_reader import JsonlReader
-from thresher.stages.io.parquet_reader import ParquetReader
+from thresher.stages.io.jsonl.reader import JsonlReader
+from thresher.stages.io.parquet.reader import ParquetReader
 
 pytestmark = pytest.mark.s3
 

@@ -14,7 +14,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from tests.unit.core.json_batches import batch_of_lines
-from thresher.core.batch import DocumentBatch
+from thresher.core.documents.batch import DocumentBatch
 from thresher.core.source import FileFacts
 from thresher.core.stage import SinkStage
 
@@ -91,9 +91,11 @@ def joined(sink: SinkStage[Any, Any], parts: Sequence[Sequence[DocumentBatch]]) 
     with tempfile.TemporaryDirectory() as folder:
         paths = []
         for number, batches in enumerate(parts):
-            part = sink.open_part_writer(os.path.join(folder, f"part-{number}"))
+            part = sink.open_writer(os.path.join(folder, f"part-{number}"))
             for batch in batches:
                 part.write(batch)
+            if sink.settles_schema:
+                part.settle("")
             if part.close().records:
                 paths.append(os.path.join(folder, f"part-{number}"))
         path = os.path.join(folder, "file" + sink.extension())

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.unit.core.json_batches import batch_of, written
-from thresher.core.batch import DocumentBatch
+from thresher.core.documents.batch import DocumentBatch
 from thresher.errors import InputError, UsageError
 from thresher.stages.text import index_file
 from thresher.stages.text.decontamination import Decontamination
@@ -147,7 +147,7 @@ def test_the_index_knows_how_many_texts_are_too_short(quiz: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"evaluation_sets": []}, "names no file"),
+        ({"evaluation_sets": []}, "is not a file name"),
         ({"evaluation_sets": "x.txt", "n": 0}, r"Decontamination\.n: 0 is not a whole number from 1 to 1000"),
         ({"evaluation_sets": "x.txt", "min_share": 2}, r"min_share: 2 is not a share from 0 to 1"),
         ({"evaluation_sets": "x.txt", "action": "burn"}, "neither 'drop' nor 'mark'"),
@@ -165,7 +165,7 @@ def test_a_set_that_cannot_be_used_says_why(tmp_path: Path) -> None:
         Decontamination(str(short)).setup()
     bad = tmp_path / "bad.jsonl"
     bad.write_text("[1]\n")
-    with pytest.raises(InputError, match=r"line 1 of '.*bad\.jsonl' is no JSON object"):
+    with pytest.raises(InputError, match=r"line 1 of '.*bad\.jsonl' is not a JSON object"):
         Decontamination(str(bad)).setup()
     with pytest.raises(InputError, match=r"no record of '.*' has a field 'answer'"):
         list(texts_of(_written(tmp_path / "q.jsonl", '{"question": "x"}'), ["answer"]))

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.core.json_batches import batch_of, written
-from thresher.core.batch import DocumentBatch
+from thresher.core.documents.batch import DocumentBatch
 from thresher.errors import UsageError
 from thresher.stages.text.document_statistics import STATISTICS, DocumentStatistics
 

@@ -60,7 +60,7 @@ def test_an_index_is_built_once_for_what_it_is_made_of(tmp_path: Path, monkeypat
 
 def test_a_file_that_is_no_index_is_told(tmp_path: Path) -> None:
     (tmp_path / "x").write_text("{}\n")
-    with pytest.raises(RunFailedError, match="delete it, it will be made again"):
+    with pytest.raises(RunFailedError, match="delete it, and it will be rebuilt"):
         map_index(str(tmp_path / "x"))
 
 
@@ -76,5 +76,5 @@ def test_without_a_home_there_is_a_temporary_one(tmp_path: Path, monkeypatch: py
     folder = index_file.cache_folder()
     assert folder == str(tmp_path / f"thresher-{os.getuid()}")
     os.chmod(folder, 0o777)
-    with pytest.raises(RunFailedError, match="not a folder of this user's own"):
+    with pytest.raises(RunFailedError, match="does not belong to this user alone"):
         index_file.cache_folder()

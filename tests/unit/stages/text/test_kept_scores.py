@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.core.json_batches import batch_of, written
-from thresher.core.batch import DocumentBatch, concat_batches
+from thresher.core.documents.batch import DocumentBatch, concat_batches
 from thresher.core.scores import memo_key
-from thresher.stages.text.document_filter import DocumentFilter
-from thresher.stages.text.rules.urls import UrlsFilter
-from thresher.stages.text.rules.word_count import WordCountFilter
-from thresher.stages.text.score_filter import Score, ScoreFilter
+from thresher.stages.text.judging.rule import DocumentFilter
+from thresher.stages.text.judging.score_filter import Score, ScoreFilter
+from thresher.stages.text.rules.web.urls import UrlsFilter
+from thresher.stages.text.rules.words.word_counts import WordCountFilter
 
 TEXTS = st.lists(st.one_of(st.none(), st.text(max_size=8), st.just("a b"), st.just("http://x.y")), max_size=8)
 

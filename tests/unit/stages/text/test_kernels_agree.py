@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from tests.unit.stages.text.rules.all_rules import COUNTED
 from tests.unit.stages.text.rules.texts import DATA, FILES, all_texts, real_texts, texts
-from thresher.kernels.counts import PADDING, Counts, Texts
-from thresher.stages.text.count_rule import CountRule
+from thresher.kernels.counts.text_counts import PADDING, Counts, Texts
+from thresher.stages.text.judging.rule import CountRule
 
 HOSTILE = Path(os.environ.get("THRESHER_HOSTILE_DATA", DATA.parent / "hostile"))
 CLOSE = 1e-9

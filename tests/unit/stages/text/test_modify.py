@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from tests.unit.core.json_batches import batch_of, batch_of_lines, written
-from thresher.core.batch import DocumentBatch
+from thresher.core.documents.batch import DocumentBatch
 from thresher.errors import UsageError
-from thresher.stages.text.byte_tests import holding
+from thresher.stages.text.columns.byte_tests import holding
 from thresher.stages.text.document_modifier import DocumentModifier
 from thresher.stages.text.modifiers.newline_normalizer import NewlineNormalizer
 from thresher.stages.text.modifiers.pii_redactor import PiiRedactor
@@ -59,7 +59,7 @@ def test_records_without_a_string_are_set_aside() -> None:
 
 
 def test_a_modifier_that_returns_no_string_is_named() -> None:
-    with pytest.raises(TypeError, match="returned a int for 'text'; a string is needed"):
+    with pytest.raises(TypeError, match="returned an int for 'text'; a string is needed"):
         Modify(len).process(batch_of([{"text": "a"}]))  # type: ignore[arg-type]  # that is the point
 
 
@@ -143,10 +143,10 @@ class TestTheTestOverBytes:
 
     def test_kernels_are_made_ready_before_workers_start(self) -> None:
         assert Modify(Shout()).preloads() == []
-        always = [f"thresher.kernels.{name}" for name in ("json_text", "edits", "json_patch")]
-        exact = ["thresher.kernels.mail_spans", "thresher.kernels.ip_spans"]
+        always = [f"thresher.kernels.{name}" for name in ("json.text", "edits.rewrite", "json.patch")]
+        exact = ["thresher.kernels.edits.mail_spans", "thresher.kernels.edits.ip_spans"]
         assert Modify(Marked()).preloads() == always
-        assert Modify(PiiRedactor()).preloads() == [*always, *exact, "thresher.kernels.pii"]
+        assert Modify(PiiRedactor()).preloads() == [*always, *exact, "thresher.kernels.edits.pii"]
         assert Modify(PiiRedactor(kinds=["ip"])).preloads() == [*always, *exact]
-        assert Modify(NewlineNormalizer()).preloads() == [*always, "thresher.kernels.line_end_runs"]
+        assert Modify(NewlineNormalizer()).preloads() == [*always, "thresher.kernels.edits.line_end_runs"]
         assert Modify(PiiRedactor(), output_fields="clean").preloads() == []

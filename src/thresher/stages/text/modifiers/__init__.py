@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Modifiers that rewrite a document's text: one file each."""
+"""Modifiers that rewrite the text of documents, one per file."""

@@ -1,38 +1,38 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Paragraphs about cookies, privacy and terms of use."""
+"""Removal of paragraphs about cookies, privacy and terms of use."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from thresher.kernels.policy_phrases import PLACEHOLDER, POLICY_PHRASES
-from thresher.stages.text.byte_tests import for_each, utf8
+from thresher.kernels.edits.policy_phrases import PLACEHOLDER, POLICY_PHRASES
+from thresher.stages.text.columns.byte_tests import for_each, utf8
 from thresher.stages.text.document_modifier import DocumentModifier
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from thresher.kernels.counts import Texts
+    from thresher.kernels.counts.text_counts import Texts
 
 _KELVIN = "\u212a".encode()
-"""The only character beyond ASCII whose small form is a letter of ASCII (k), besides one that no phrase can hold."""
+"""The only non-ASCII character that lowercases to an ASCII letter (k), besides one that no phrase can contain."""
 _NEEDLES = tuple(utf8(phrase) for phrase in (*POLICY_PHRASES, PLACEHOLDER))
 
 
 class BoilerPlateStringModifier(DocumentModifier):
-    """Take out paragraphs about cookies and privacy at the top or at the bottom; empty a text with placeholder text.
+    """Remove paragraphs about cookies and privacy at the top or bottom; empty texts that contain `lorem ipsum`.
 
-    Paragraphs are separated by two line feeds. Those with a phrase of the policies go where they are one block at one
-    end of the text, and not all of it. A text with `lorem ipsum` becomes empty.
+    Two line feeds separate paragraphs. Paragraphs that contain a policy phrase are removed if they form one block at
+    the top or bottom of the text, and not the whole text. A text with `lorem ipsum` becomes empty.
     """
 
     def __init__(self, remove_if_at_top_or_bottom: bool = True) -> None:
-        """`remove_if_at_top_or_bottom`: `False` empties every text that has such a paragraph, wherever it stands."""
+        """`remove_if_at_top_or_bottom`: `False` empties every text that contains such a paragraph anywhere."""
         self.remove_if_at_top_or_bottom = remove_if_at_top_or_bottom
 
     def modify_document(self, text: str) -> str:
-        """The text without that block."""
+        """Return the text without that block."""
         small = text.lower()
         if PLACEHOLDER not in small and not any(phrase in small for phrase in POLICY_PHRASES):
             return text
@@ -51,12 +51,12 @@ class BoilerPlateStringModifier(DocumentModifier):
         return "\n\n".join(paragraphs[found[-1] + 1 :] if found[0] == 0 else paragraphs[: found[0]])
 
     def may_change(self, texts: Texts) -> npt.NDArray[np.bool_]:
-        """Texts that hold one of the phrases in any case."""
+        """Return a mask of the texts that contain one of the phrases in any case."""
         return for_each(texts, _holds_phrase)
 
 
 def _is_at_one_end(found: list[int], paragraphs: int) -> bool:
-    """Whether the numbers are a block without gaps at the top or at the bottom, and not everything."""
+    """Return True if the paragraph numbers form one contiguous block at the top or bottom, and not the whole text."""
     is_block = found[-1] - found[0] + 1 == len(found)
     return is_block and len(found) < paragraphs and (found[0] == 0 or found[-1] == paragraphs - 1)
 

@@ -1,23 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lines that are known by their whole content."""
+"""Removal of lines with a known content."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from thresher.errors import UsageError
-from thresher.stages.text.byte_tests import holding, utf8
+from thresher.stages.text.columns.byte_tests import holding, utf8
 from thresher.stages.text.document_modifier import DocumentModifier
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from thresher.kernels.counts import Texts
+    from thresher.kernels.counts.text_counts import Texts
 
 
 class LineRemover(DocumentModifier):
-    """Take out the lines that are equal to one of the patterns, from end to end."""
+    """Remove lines that are equal to one of the patterns."""
 
     def __init__(self, patterns: list[str]) -> None:
         """`patterns`: whole lines, without their line feed."""
@@ -25,14 +25,14 @@ class LineRemover(DocumentModifier):
         self._lines = frozenset(self.patterns)
 
     def modify_document(self, text: str) -> str:
-        """The text without those lines."""
+        """Return the text without those lines."""
         unwanted = self._lines
         lines = text.split("\n")
         kept = [line for line in lines if line not in unwanted]
         return "\n".join(kept) if len(kept) < len(lines) else text
 
     def may_change(self, texts: Texts) -> npt.NDArray[np.bool_]:
-        """Texts that hold one of the patterns somewhere."""
+        """Return a mask of the texts that contain one of the patterns anywhere."""
         return holding(texts, *map(utf8, self.patterns))
 
 
@@ -42,5 +42,7 @@ def _checked(patterns: Any) -> list[str]:
     lines = list(dict.fromkeys(patterns))
     long = [pattern for pattern in lines if "\n" in pattern]
     if long:
-        raise UsageError(f"LineRemover.patterns: {long[0]!r} holds a line feed and can be no line; leave it out")
+        raise UsageError(
+            f"LineRemover.patterns: {long[0]!r} contains a line feed, so no line can equal it; leave it out"
+        )
     return lines

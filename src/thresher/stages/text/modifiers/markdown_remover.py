@@ -1,29 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Marks of Markdown."""
+"""Removal of Markdown marks."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from thresher.stages.text.byte_tests import holding
+from thresher.stages.text.columns.byte_tests import holding
 from thresher.stages.text.document_modifier import DocumentModifier
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from thresher.kernels.counts import Texts
+    from thresher.kernels.counts.text_counts import Texts
 
 
 class MarkdownRemover(DocumentModifier):
-    """Take off the marks of bold, italic and underlined text, and leave of a link its address, line by line."""
+    """Remove Markdown marks of bold, italic and underlined text, and replace links with their addresses."""
 
     def modify_document(self, text: str) -> str:
-        """The text without pairs of `**`, `*` and `_`, and with `[words](address)` as `address`."""
+        """Return the text without pairs of `**`, `*` and `_`, and with `[words](address)` as `address`."""
         return "\n".join(map(_plain_line, text.split("\n")))
 
     def may_change(self, texts: Texts) -> npt.NDArray[np.bool_]:
-        """Texts that hold one of the marks."""
+        """Return a mask of the texts that contain one of the marks."""
         return holding(texts, b"*", b"_", b"](")
 
 
@@ -35,7 +35,7 @@ def _plain_line(line: str) -> str:
 
 
 def _without_pairs(line: str, mark: str) -> str:
-    """Marks go in pairs, from the left; one that is left over stays."""
+    """Remove marks in pairs, from the left; an unpaired mark stays."""
     parts = line.split(mark)
     if len(parts) % 2:
         return "".join(parts)
@@ -43,9 +43,9 @@ def _without_pairs(line: str, mark: str) -> str:
 
 
 def _without_links(line: str) -> str:
-    """From each `[` to the first `](` behind it and the first `)` behind that: the address stays.
+    """Replace each link, from `[` over the next `](` to the next `)`, with its address.
 
-    Written by hand, not as a pattern: a line of a million `[` would take a pattern forever.
+    A regular expression would take quadratic time on a line of a million `[`.
     """
     kept = []
     done = 0

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Personal data found by kernels: e-mail and IP addresses exactly, all other kinds as far as to say where they could
-be."""
+"""Detection of personal data by kernels: exact for e-mail and IP addresses, a pre-filter for all other kinds."""
 
 from __future__ import annotations
 
@@ -9,23 +8,23 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from thresher.kernels.counts import Texts
-from thresher.kernels.edits import ROW, WITH, Edits, Find, find_edits
-from thresher.kernels.ip_spans import find as find_ips
-from thresher.kernels.mail_spans import find as find_mails
-from thresher.kernels.pii_bytes import KINDS
+from thresher.kernels.counts.text_counts import Texts
+from thresher.kernels.edits.ip_spans import find as find_ips
+from thresher.kernels.edits.mail_spans import find as find_mails
+from thresher.kernels.edits.pii_bytes import KINDS
+from thresher.kernels.edits.rewrite import ROW, WITH, Edits, Find, find_edits
 
 _FINDERS: dict[str, Find] = {"email": find_mails, "ip": find_ips}
 
 
 def pii_edits(texts: Texts, kinds: Sequence[str], new: Sequence[bytes]) -> Edits:
-    """What to replace by which of `new`, which has one for each of the kinds.
+    """Return the replacements of personal data by `new`, which has one entry per kind.
 
-    A text in which a kind could be that no kernel finds, or in which there are several kinds, which might overlap, is
-    left in doubt: the number has the bits of all kinds to look for.
+    A text that may contain a kind without a kernel, or that contains several kinds, which may overlap, is marked
+    doubtful; the mark is a bit set of the kinds to look for.
     """
     others = [kind for kind in kinds if kind not in _FINDERS]
-    doubtful = _could_be(texts, others) if others else np.zeros(len(texts.starts), dtype=np.uint8)
+    doubtful = _possible_kinds(texts, others) if others else np.zeros(len(texts.starts), dtype=np.uint8)
     present = np.zeros(len(texts.starts), dtype=np.uint8)
     parts = [np.zeros((0, 4), dtype=np.int64)]
     for number, kind in enumerate(kinds):
@@ -42,7 +41,7 @@ def pii_edits(texts: Texts, kinds: Sequence[str], new: Sequence[bytes]) -> Edits
     return Edits(found, new, np.where(in_doubt, doubtful | present, 0).astype(np.uint8))
 
 
-def _could_be(texts: Texts, kinds: Sequence[str]) -> npt.NDArray[np.uint8]:
-    from thresher.kernels.pii import kinds_in
+def _possible_kinds(texts: Texts, kinds: Sequence[str]) -> npt.NDArray[np.uint8]:
+    from thresher.kernels.edits.pii import kinds_in
 
     return kinds_in(texts, kinds)

@@ -1,24 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tells who somebody is, or opens what is theirs."""
+"""Redaction of personal data and secrets."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from thresher.errors import UsageError, nearest
+from thresher.errors import UsageError, nearest, refusals
 from thresher.stages.text.document_modifier import DocumentModifier
 from thresher.stages.text.modifiers import name_model as names
-from thresher.stages.text.modifiers.pii_addresses import Span, emails, public_ips
-from thresher.stages.text.modifiers.pii_numbers import cards, ibans, phones
-from thresher.stages.text.modifiers.pii_secrets import secrets
+from thresher.stages.text.modifiers.pii_finders import Span, cards, emails, ibans, phones, public_ips, secrets
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from thresher.kernels.counts import Texts
-    from thresher.kernels.edits import Edits
+    from thresher.kernels.counts.text_counts import Texts
+    from thresher.kernels.edits.rewrite import Edits
 
 FINDERS: dict[str, Callable[[str], Iterator[Span]]] = {
     "key": secrets,
@@ -28,7 +26,7 @@ FINDERS: dict[str, Callable[[str], Iterator[Span]]] = {
     "ip": public_ips,
     "phone": phones,
 }
-"""Kinds in the order in which they are looked for: of two that overlap the first one counts."""
+"""Finders in order of precedence: of two overlapping matches the earlier kind wins."""
 NAME = "name"
 DEFAULT_REPLACEMENTS = {kind: f"<{kind.upper()}>" for kind in (*FINDERS, NAME)}
 
@@ -36,16 +34,16 @@ DEFAULT_REPLACEMENTS = {kind: f"<{kind.upper()}>" for kind in (*FINDERS, NAME)}
 class PiiRedactor(DocumentModifier):
     """Replace e-mail addresses, public IP addresses, phone, card and account numbers, keys and tokens, and names.
 
-    Names need a model of the user's. The report says how many of each kind were replaced.
+    Names require a `name_model`. The report counts the replacements of each kind.
     """
 
     def __init__(
         self, kinds: list[str] | None = None, replacements: dict[str, str] | None = None, name_model: Any = None
     ) -> None:
-        """`kinds`: what to replace, of `email ip phone card iban key name`; all that can be found by default.
+        """`kinds`: what to replace, of `email ip phone card iban key name`; by default all that can be found.
 
-        `replacements`: what to put in its place by kind, instead of `<EMAIL>` and so on. `name_model`: an object with
-        `find_names(text)`, or the name or folder of a GLiNER model; without it names are not looked for.
+        `replacements`: the replacement text by kind, instead of `<EMAIL>` and so on. `name_model`: an object with
+        `find_names(text)`, or the name or folder of a GLiNER model; without it names are not searched for.
         """
         self.name_model = names.checked(name_model)
         self.kinds = _checked_kinds(kinds, name_model)
@@ -53,8 +51,12 @@ class PiiRedactor(DocumentModifier):
         self._model: names.NameModel | None = None
         self._counts: dict[str, int] = {}
 
+    def check_before_run(self) -> list[str]:
+        """Report a missing package of the model."""
+        return refusals(lambda: names.check_package(self.name_model))
+
     def load_model(self) -> None:
-        """Load the model that finds names, if names are asked for."""
+        """Load the model that finds names, if names are requested."""
         if NAME in self.kinds and self._model is None:
             self._model = names.load(self.name_model)
 
@@ -62,14 +64,14 @@ class PiiRedactor(DocumentModifier):
         return {**self.__dict__, "_model": None, "_counts": {}}
 
     def modify_document(self, text: str) -> str:
-        """The text with replacements."""
+        """Return the text with all personal data replaced."""
         return self._redacted(text, self.kinds)
 
-    def modify_knowing(self, text: str, said: int) -> str:
-        """As `modify_document`; only the kinds that the scan saw are looked for."""
-        from thresher.kernels.pii_bytes import KINDS
+    def modify_flagged(self, text: str, flags: int) -> str:
+        """Redact like `modify_document`, but search only for the kinds that the scan found."""
+        from thresher.kernels.edits.pii_bytes import KINDS
 
-        return self._redacted(text, [kind for kind in self.kinds if said & KINDS[kind]])
+        return self._redacted(text, [kind for kind in self.kinds if flags & KINDS[kind]])
 
     def _redacted(self, text: str, kinds: Sequence[str]) -> str:
         found = self._find(text, kinds)
@@ -84,7 +86,7 @@ class PiiRedactor(DocumentModifier):
         return "".join([*parts, text[done:]])
 
     def find(self, text: str) -> list[tuple[int, int, str]]:
-        """Where something stands that is replaced, and of which kind; in order, without overlaps."""
+        """Return start, end and kind of each match, in order, without overlaps."""
         return self._find(text, self.kinds)
 
     def _find(self, text: str, kinds: Sequence[str]) -> list[tuple[int, int, str]]:
@@ -101,21 +103,22 @@ class PiiRedactor(DocumentModifier):
             yield max(0, int(start)), min(len(text), int(end))
 
     def may_change(self, texts: Texts) -> npt.NDArray[np.uint8] | None:
-        """The kinds that could stand in each text, as a compiled scan sees it; a model must look at all of them."""
+        """Return the kinds that each text may contain, as found by a compiled scan; `None` if a model must read all
+        texts."""
         if NAME in self.kinds:
             return None
-        from thresher.kernels.pii import kinds_in
+        from thresher.kernels.edits.pii import kinds_in
 
         return kinds_in(texts, self.kinds)
 
     def edits(self, texts: Texts) -> Edits | None:
-        """E-mail and IP addresses, where a kernel is sure of them; a model must look at all texts."""
+        """Return the e-mail and IP addresses that kernels found for certain; `None` if a model must read all texts."""
         new = _as_bytes([self.replacements[kind] for kind in self.kinds])
         if NAME in self.kinds or new is None:
             return None
         import numpy as np
 
-        from thresher.kernels.edits import WITH
+        from thresher.kernels.edits.rewrite import WITH
         from thresher.stages.text.modifiers.pii_edits import pii_edits
 
         found = pii_edits(texts, self.kinds, new)
@@ -125,20 +128,20 @@ class PiiRedactor(DocumentModifier):
         return found
 
     def preloads(self) -> list[str]:
-        """The compiled search."""
+        """Return the compiled search."""
         if NAME in self.kinds:
             return []
-        scan = [] if set(self.kinds) <= {"email", "ip"} else ["thresher.kernels.pii"]
-        return ["thresher.kernels.mail_spans", "thresher.kernels.ip_spans", *scan]
+        scan = [] if set(self.kinds) <= {"email", "ip"} else ["thresher.kernels.edits.pii"]
+        return ["thresher.kernels.edits.mail_spans", "thresher.kernels.edits.ip_spans", *scan]
 
     def take_counts(self) -> dict[str, int]:
-        """How many of each kind were replaced."""
+        """Return the number of replacements of each kind, and reset it."""
         counts, self._counts = self._counts, {}
         return {f"replaced {kind}": counts[kind] for kind in self.kinds if kind in counts}
 
 
 def _as_bytes(texts: list[str]) -> list[bytes] | None:
-    """`None` where one holds half a surrogate pair."""
+    """Encode the texts; `None` if one contains half a surrogate pair."""
     try:
         return [text.encode() for text in texts]
     except UnicodeEncodeError:
@@ -146,15 +149,15 @@ def _as_bytes(texts: list[str]) -> list[bytes] | None:
 
 
 def _merged(taken: list[tuple[int, int, str]], new: list[tuple[int, int, str]]) -> list[tuple[int, int, str]]:
-    """Both in order; of the new ones those that overlap none."""
+    """Merge two lists of matches in order; drop new ones that overlap."""
     if not new or not taken:
         return _without_overlaps(sorted(new)) if new else taken
     free = []
-    place = 0
+    index = 0
     for span in sorted(new):
-        while place < len(taken) and taken[place][1] <= span[0]:
-            place += 1
-        if place == len(taken) or span[1] <= taken[place][0]:
+        while index < len(taken) and taken[index][1] <= span[0]:
+            index += 1
+        if index == len(taken) or span[1] <= taken[index][0]:
             free.append(span)
     return sorted([*taken, *_without_overlaps(free)])
 
@@ -168,7 +171,7 @@ def _without_overlaps(spans: list[tuple[int, int, str]]) -> list[tuple[int, int,
 
 
 def _checked_kinds(given: Any, name_model: Any) -> list[str]:
-    """The kinds in the order in which they are looked for."""
+    """Return the requested kinds in order of precedence."""
     if given is None:
         return [*FINDERS, *([NAME] if name_model is not None else [])]
     legal = [*FINDERS, NAME]
@@ -177,7 +180,7 @@ def _checked_kinds(given: Any, name_model: Any) -> list[str]:
     for kind in given:
         if kind not in legal:
             raise UsageError(
-                f"PiiRedactor.kinds: {kind!r} is no kind.{nearest(str(kind), legal)} There are {', '.join(legal)}"
+                f"PiiRedactor.kinds: {kind!r} is not a kind.{nearest(str(kind), legal)} There are {', '.join(legal)}"
             )
     if NAME in given and name_model is None:
         raise UsageError(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Quotation marks around a whole text."""
+"""Removal of quotation marks around a text."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from thresher.kernels.counts import Texts
+    from thresher.kernels.counts.text_counts import Texts
 
 _MARK = '"'
 
 
 class QuotationRemover(DocumentModifier):
-    """Take off the quotation marks of a text that begins and ends with one.
+    """Remove the quotation marks of a text that starts and ends with one.
 
-    A text of several lines keeps them where its first line ends with a mark: then that line alone is the quotation.
+    A text of several lines keeps them if its first line ends with a mark: then only that line is the quotation.
     """
 
     def modify_document(self, text: str) -> str:
-        """The text between the marks."""
+        """Return the text between the marks."""
         whole = text.strip()
         if len(whole) <= 2 or text[0] != _MARK or text[-1] != _MARK:
             return text
@@ -32,7 +32,7 @@ class QuotationRemover(DocumentModifier):
         return text[1:-1]
 
     def may_change(self, texts: Texts) -> npt.NDArray[np.bool_]:
-        """Texts with a mark at either end."""
+        """Return a mask of the texts with a mark at both ends."""
         import numpy as np
 
         quoted = np.zeros(len(texts.starts), dtype=np.bool_)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A stretch of a text."""
+"""Extraction of a part of a text."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from thresher.stages.text.document_modifier import DocumentModifier
 
 
 class Slicer(DocumentModifier):
-    """Keep the stretch of a text between two places, each told by a number of characters or by what stands there."""
+    """Keep the part of each text between two positions, each given as a number of characters or as a text to find."""
 
     def __init__(
         self,
@@ -20,17 +20,17 @@ class Slicer(DocumentModifier):
         include_right: bool = True,
         strip: bool = True,
     ) -> None:
-        """`left`: a number as in `text[left:]`, or a text whose first occurrence is the place; `None` is the beginning.
+        """`left`: a number as in `text[left:]`, or a text whose first occurrence is the start; `None` is the beginning.
 
-        `right`: a number as in `text[:right]`, or a text whose last occurrence is the place; `None` is the end. Of a
-        text in which one of them is missing nothing is left. `include_left`, `include_right`: whether the stretch
-        includes those texts. `strip`: take the white space off its ends.
+        `right`: a number as in `text[:right]`, or a text whose last occurrence is the end; `None` is the end. A text in
+        which one of them is missing becomes empty. `include_left`, `include_right`: keep the texts that were searched
+        for. `strip`: remove white space at both ends.
         """
         self.left, self.right = _checked("left", left), _checked("right", right)
         self.include_left, self.include_right, self.strip = include_left, include_right, strip
 
     def modify_document(self, text: str) -> str:
-        """The stretch."""
+        """Return the selected part of the text."""
         left, right = self.left, self.right
         start = left if isinstance(left, int) else 0
         if isinstance(left, str):

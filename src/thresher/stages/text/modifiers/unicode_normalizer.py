@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Normal forms of Unicode."""
+"""Unicode normalization."""
 
 from __future__ import annotations
 
@@ -7,33 +7,33 @@ import unicodedata
 from typing import TYPE_CHECKING, Literal
 
 from thresher.errors import UsageError
-from thresher.stages.text.byte_tests import not_ascii
+from thresher.stages.text.columns.byte_tests import not_ascii
 from thresher.stages.text.document_modifier import DocumentModifier
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from thresher.kernels.counts import Texts
+    from thresher.kernels.counts.text_counts import Texts
 
 NormalForm = Literal["NFC", "NFD", "NFKC", "NFKD"]
 FORMS: tuple[NormalForm, ...] = ("NFC", "NFD", "NFKC", "NFKD")
 
 
 class UnicodeNormalizer(DocumentModifier):
-    """Bring a text into a normal form of Unicode, so that what looks alike is written alike."""
+    """Convert each text to a Unicode normalization form."""
 
     def __init__(self, form: NormalForm = "NFC") -> None:
-        """`form`: `NFC` puts letters and marks together, `NFD` takes them apart; `NFKC` and `NFKD` also replace
-        characters by plain ones that mean nearly the same (`ﬁ`, `²`, full-width letters)."""
+        """`form`: `NFC` composes letters and marks, `NFD` decomposes them; `NFKC` and `NFKD` also replace compatibility
+        characters (`ﬁ`, `²`, full-width letters) with plain ones."""
         if form not in FORMS:
-            raise UsageError(f"UnicodeNormalizer.form: {form!r} is no normal form; there is {', '.join(FORMS)}")
+            raise UsageError(f"UnicodeNormalizer.form: {form!r} is not a normal form; there is {', '.join(FORMS)}")
         self.form = form
 
     def modify_document(self, text: str) -> str:
-        """The text in its normal form."""
+        """Return the text in its normal form."""
         return unicodedata.normalize(self.form, text)
 
     def may_change(self, texts: Texts) -> npt.NDArray[np.bool_]:
-        """ASCII is in every normal form."""
+        """Return a mask of the texts with non-ASCII characters; ASCII is in every normal form."""
         return not_ascii(texts)

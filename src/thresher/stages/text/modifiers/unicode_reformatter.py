@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Text whose characters were damaged on the way: wrong encodings, HTML entities, control characters."""
+"""Repair of damaged text: wrong encodings, HTML entities, control characters."""
 
 from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING, Any, Literal
 
-from thresher.errors import MissingPackageError, UsageError
-from thresher.stages.text.byte_tests import for_each
+from thresher.errors import MissingPackageError, UsageError, refusals
+from thresher.stages.text.columns.byte_tests import for_each
 from thresher.stages.text.document_modifier import DocumentModifier
 from thresher.stages.text.modifiers.unicode_normalizer import FORMS, NormalForm
 
@@ -15,18 +15,18 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from thresher.kernels.counts import Texts
+    from thresher.kernels.counts.text_counts import Texts
 
 _CONTROLS = bytes(code for code in (*range(32), 127) if code not in b"\t\n")
 _CONTROL = re.compile(f"[{re.escape(_CONTROLS.decode())}]")
-"""ASCII that a repair may take out or replace: controls, terminal escapes, carriage returns and form feeds."""
+"""ASCII characters that a repair may remove or replace: controls, terminal escapes, carriage returns and form feeds."""
 
 
 class UnicodeReformatter(DocumentModifier):
-    """Repair broken text with ftfy: text that was decoded wrongly, HTML entities, terminal escapes, control characters.
+    """Repair text with ftfy: wrong decoding, HTML entities, terminal escapes, control characters.
 
-    The parameters are those of ftfy's `TextFixerConfig`. By default it repairs, and changes nothing that is legal text:
-    no normal form, quotation marks, ligatures, widths or line breaks.
+    The parameters are those of ftfy's `TextFixerConfig`. By default only damaged text is repaired; normal form,
+    quotation marks, ligatures, widths and line breaks stay.
     """
 
     def __init__(  # noqa: PLR0913 - all options of ftfy, by keyword
@@ -49,13 +49,13 @@ class UnicodeReformatter(DocumentModifier):
         max_decode_length: int = 1_000_000,
         explain: bool = True,
     ) -> None:
-        """`config`: a `TextFixerConfig`, or a dict of its fields, in place of all other parameters.
+        """`config`: a `TextFixerConfig`, or a dict of its fields, which replaces all other parameters.
 
-        `explain` is accepted and has no influence: nobody sees the explanations here.
+        `explain` is accepted and has no effect.
         """
         if normalization is not None and normalization not in FORMS:
             raise UsageError(
-                f"UnicodeReformatter.normalization: {normalization!r} is no normal form; "
+                f"UnicodeReformatter.normalization: {normalization!r} is not a normal form; "
                 f"there is {', '.join(FORMS)}, and None for none"
             )
         if unescape_html not in ("auto", True, False):
@@ -84,8 +84,12 @@ class UnicodeReformatter(DocumentModifier):
             self.options = _options_of(config)
         self._fix: Any = None
 
+    def check_before_run(self) -> list[str]:
+        """Report a missing ftfy, or options that it does not know."""
+        return refusals(self.load_model)
+
     def load_model(self) -> None:
-        """Import ftfy, or say how to get it."""
+        """Import ftfy; raise an error that explains how to install it if it is missing."""
         if self._fix is None:
             self._fix = _fixer(self.options)
 
@@ -93,24 +97,24 @@ class UnicodeReformatter(DocumentModifier):
         return {**self.__dict__, "_fix": None}
 
     def modify_document(self, text: str) -> str:
-        """The repaired text."""
+        """Return the repaired text."""
         self.load_model()
         try:
             repaired: str = self._fix(text)
-        except UnicodeError:  # what ftfy cannot make sense of stays as it is
+        except UnicodeError:  # text that ftfy cannot handle stays unchanged
             return text
         return repaired
 
     def may_change(self, texts: Texts) -> npt.NDArray[np.bool_]:
-        """ASCII without entities and control characters is never changed."""
-        return for_each(texts, _is_suspect)
+        """Return a mask of the texts that are not plain ASCII without entities and control characters."""
+        return for_each(texts, _may_change_text)
 
 
-def _is_suspect(piece: bytes) -> bool:
+def _may_change_text(piece: bytes) -> bool:
     return not piece.isascii() or b"&" in piece or len(piece.translate(None, _CONTROLS)) < len(piece)
 
 
-def _is_suspect_line(line: str) -> bool:
+def _may_change_line(line: str) -> bool:
     return not line.isascii() or "&" in line or _CONTROL.search(line) is not None
 
 
@@ -137,7 +141,7 @@ def _fixer(options: dict[str, Any]) -> Any:
 
 
 class _LineFixer:
-    """ftfy works line by line, and a line of plain ASCII is never changed: such lines are not given to it."""
+    """Apply ftfy line by line, and skip lines of plain ASCII, which it never changes."""
 
     def __init__(self, fix_text: Any, config: Any) -> None:
         self._fix_text, self._config = fix_text, config
@@ -146,11 +150,11 @@ class _LineFixer:
     def __call__(self, text: str) -> str:
         config = self._config
         *ended, last = text.split("\n")
-        lines = [*(f"{line}\n" for line in ended), last]  # ftfy sees the line feed, and makes one end of \r\n
-        for place, line in enumerate(lines):
+        lines = [*(f"{line}\n" for line in ended), last]  # ftfy must see the line feed, to normalize \r\n
+        for index, line in enumerate(lines):
             if "<" in line and config is not self._in_html:
-                # From here on this is HTML; ftfy itself sees where in the line that begins.
-                lines[place], config = self._fix_text(line, config) if _is_suspect_line(line) else line, self._in_html
-            elif _is_suspect_line(line):
-                lines[place] = self._fix_text(line, config)
+                # From this line on the text is HTML; ftfy itself finds where in the line it starts.
+                lines[index], config = self._fix_text(line, config) if _may_change_line(line) else line, self._in_html
+            elif _may_change_line(line):
+                lines[index] = self._fix_text(line, config)
         return "".join(lines)

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rules that judge a document: one file each."""
+"""Rules that score documents and decide which to keep, one rule or family of rules per file."""

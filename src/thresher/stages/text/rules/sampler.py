@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A random part of the records, the same one on every run."""
+"""Reproducible random sample of the records."""
 
 from __future__ import annotations
 
 import hashlib
 from typing import TYPE_CHECKING
 
-from thresher.core.batch import DocumentBatch
+from thresher.core.documents.batch import DocumentBatch
 from thresher.core.stage import ProcessingStage
 from thresher.errors import UsageError
 
@@ -14,39 +14,39 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from thresher.core.records import RecordIds
+    from thresher.core.documents.records import RecordIds
 
 
 class SamplerFilter(ProcessingStage[DocumentBatch, DocumentBatch]):
-    """Keep a random part of the records; a record's id and a seed decide, so every run keeps the same ones.
+    """Keep a random sample of the records; it depends on record ids and a seed, so every run keeps the same ones.
 
-    Each record has a number from 0 to 1 that follows from its id and the seed, and is kept when that is below `rate`: a
-    larger rate keeps all that a smaller one keeps. The number is the score of a dropped record.
+    Each record has a number from 0 to 1 that is derived from its id and the seed, and is kept if the number is below
+    `rate`: a larger rate keeps all records that a smaller one keeps. The number is the score of a dropped record.
     """
 
     def __init__(self, rate: float = 0.5, seed: int = 0) -> None:
-        """`rate` is the share that is kept, from 0 to 1; another `seed` makes another choice."""
+        """`rate` is the share to keep, from 0 to 1; another `seed` selects another sample."""
         if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 <= rate <= 1:
             raise UsageError(f"SamplerFilter.rate: {rate!r} is not a share from 0 to 1")
         self.rate = rate
         self.seed = seed
 
     def process(self, task: DocumentBatch) -> DocumentBatch:
-        """Drop the others."""
+        """Drop the records outside the sample."""
         import numpy as np
 
         numbers = draws(_ids_of(task), self.seed)
-        gone = np.flatnonzero(numbers >= self.rate)
-        if not len(gone):
+        dropped = np.flatnonzero(numbers >= self.rate)
+        if not len(dropped):
             return task
-        return task.drop(gone, "SamplerFilter", numbers[gone].tolist(), {"rate": self.rate})
+        return task.drop(dropped, "SamplerFilter", numbers[dropped].tolist(), {"rate": self.rate})
 
 
 def _ids_of(batch: DocumentBatch) -> RecordIds:
-    """The records' own ids; those that a user's code has just made are named after their task."""
+    """Return the ids of the records; records that user code has just created are named after their task."""
     import numpy as np
 
-    from thresher.core.records import RecordIds
+    from thresher.core.documents.records import RecordIds
 
     if batch.ids is not None:
         return batch.ids
@@ -54,7 +54,7 @@ def _ids_of(batch: DocumentBatch) -> RecordIds:
 
 
 def draws(ids: RecordIds, seed: int) -> npt.NDArray[np.float64]:
-    """A number from 0 to 1 for each record, evenly spread; it follows from the record's id and the seed."""
+    """Return a uniformly distributed number from 0 to 1 for each record, derived from its id and the seed."""
     import numpy as np
 
     if ids.suffixes is None:
@@ -72,7 +72,7 @@ def _key(prefix: str, suffix: str, seed: int) -> int:
 
 
 def _mixed(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """SplitMix64's last steps: every bit of the result depends on every bit of the value."""
+    """Apply the final steps of SplitMix64: every bit of the result depends on every bit of the value."""
     import numpy as np
 
     values = values + np.uint64(0x9E3779B97F4A7C15)

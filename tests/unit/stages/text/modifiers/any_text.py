@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 from hypothesis import strategies as st
 
-from thresher.kernels.counts import PADDING, Texts
-from thresher.kernels.edits import rewritten
+from thresher.kernels.counts.text_counts import PADDING, Texts
+from thresher.kernels.edits.rewrite import rewritten
 from thresher.stages.text.document_modifier import DocumentModifier
 
 SURROGATES = st.characters(min_codepoint=0xD800, max_codepoint=0xDFFF)
@@ -38,17 +38,17 @@ def check_edits(modifier: DocumentModifier, texts: Sequence[str]) -> None:
     assert len(edits.doubtful) == len(new.starts) == len(texts)
     for row, text in enumerate(texts):
         made = new.data[new.starts[row] : new.ends[row]].tobytes().decode("utf-8", "surrogatepass")
-        said = int(edits.doubtful[row])
-        assert made == (text if said else modifier.modify_document(text))
-        if said:
-            assert modifier.modify_knowing(text, said) == modifier.modify_document(text)
+        flags = int(edits.doubtful[row])
+        assert made == (text if flags else modifier.modify_document(text))
+        if flags:
+            assert modifier.modify_flagged(text, flags) == modifier.modify_document(text)
 
 
 def check_byte_test(modifier: DocumentModifier, texts: Sequence[str]) -> None:
     """A text that the test over bytes says no to must stay as it is."""
-    said = modifier.may_change(as_bytes(texts))
-    if said is None:
+    flags = modifier.may_change(as_bytes(texts))
+    if flags is None:
         return
-    assert len(said) == len(texts)
-    for text, maybe in zip(texts, said.tolist(), strict=True):
+    assert len(flags) == len(texts)
+    for text, maybe in zip(texts, flags.tolist(), strict=True):
         assert maybe or modifier.modify_document(text) == text

@@ -111,8 +111,8 @@ def real_texts() -> list[str]:
 
 def _some_texts(path: str, most: int = 60) -> Iterator[str]:
     from thresher.core.source import ReadContext
-    from thresher.stages.io.jsonl_reader import JsonlReader
-    from thresher.stages.io.parquet_reader import ParquetReader
+    from thresher.stages.io.jsonl.reader import JsonlReader
+    from thresher.stages.io.parquet.reader import ParquetReader
 
     if not path.endswith((".jsonl", ".gz", ".zst", ".parquet")):
         return

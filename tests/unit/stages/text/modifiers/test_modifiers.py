@@ -178,15 +178,15 @@ class TestUnicodeReformatter:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: UnicodeNormalizer("NFX"), "no normal form; there is NFC"),  # type: ignore[arg-type]
-        (lambda: UnicodeReformatter(normalization="x"), "no normal form"),  # type: ignore[arg-type]
+        (lambda: UnicodeNormalizer("NFX"), "not a normal form; there is NFC"),  # type: ignore[arg-type]
+        (lambda: UnicodeReformatter(normalization="x"), "not a normal form"),  # type: ignore[arg-type]
         (lambda: UnicodeReformatter(unescape_html="yes"), "not 'auto', True or False"),  # type: ignore[arg-type]
         (lambda: UnicodeReformatter(config=3), "neither a TextFixerConfig nor a dict"),
         (lambda: UnicodeReformatter(config={"colour": 1}).load_model(), "this ftfy knows unescape_html"),
         (lambda: LineRemover("abc"), "is not a list of lines"),  # type: ignore[arg-type]
-        (lambda: LineRemover(["a\nb"]), "holds a line feed"),
+        (lambda: LineRemover(["a\nb"]), "contains a line feed"),
         (lambda: Slicer(left=1.5), "Slicer.left: 1.5"),  # type: ignore[arg-type]
-        (lambda: FastTextLabelModifier("two words"), "is no label"),
+        (lambda: FastTextLabelModifier("two words"), "is not a label"),
     ],
 )
 def test_a_wrong_parameter_is_refused(make: Any, message: str) -> None:

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from tests.unit.core.json_batches import batch_of, written
 from tests.unit.stages.text.modifiers.any_text import as_bytes
 from thresher.errors import MissingPackageError, UsageError
-from thresher.kernels.pii import KINDS, kinds_in
-from thresher.stages.text.modifiers.pii_numbers import _luhn
+from thresher.kernels.edits.pii import KINDS, kinds_in
+from thresher.stages.text.modifiers.pii_finders import _luhn
 from thresher.stages.text.modifiers.pii_redactor import FINDERS, PiiRedactor
 from thresher.stages.text.modify import Modify
 
@@ -178,7 +178,7 @@ class TestNames:
         ({"kinds": []}, "is not a list of kinds"),
         ({"kinds": "email"}, "is not a list of kinds"),
         ({"replacements": {"mail": "x"}}, "is not a text for a kind"),
-        ({"name_model": 3}, "is no model"),
+        ({"name_model": 3}, "is not a model"),
     ],
 )
 def test_a_wrong_parameter_is_refused(arguments: dict[str, Any], message: str) -> None:

@@ -3,37 +3,36 @@
 
 from __future__ import annotations
 
-from thresher.stages.text.count_rule import CountRule
-from thresher.stages.text.document_filter import DocumentFilter
-from thresher.stages.text.rules.alpha import AlphaFilter
-from thresher.stages.text.rules.boiler_plate_string import BoilerPlateStringFilter
-from thresher.stages.text.rules.bullets import BulletsFilter
-from thresher.stages.text.rules.common_english_words import CommonEnglishWordsFilter
-from thresher.stages.text.rules.ellipsis import EllipsisFilter
-from thresher.stages.text.rules.general_comment_to_code import LANGUAGES, GeneralCommentToCodeFilter
-from thresher.stages.text.rules.html_boilerplate import HTMLBoilerplateFilter
-from thresher.stages.text.rules.long_word import LongWordFilter
-from thresher.stages.text.rules.mean_word_length import MeanWordLengthFilter
-from thresher.stages.text.rules.non_alpha_numeric import NonAlphaNumericFilter
-from thresher.stages.text.rules.number_of_lines_of_code import NumberOfLinesOfCodeFilter
-from thresher.stages.text.rules.numbers import NumbersFilter
-from thresher.stages.text.rules.parentheses import ParenthesesFilter
-from thresher.stages.text.rules.pornographic_urls import PornographicUrlsFilter
-from thresher.stages.text.rules.punctuation import PunctuationFilter
-from thresher.stages.text.rules.python_comment_to_code import PythonCommentToCodeFilter
-from thresher.stages.text.rules.repeated_lines import RepeatedLinesFilter
-from thresher.stages.text.rules.repeated_lines_by_char import RepeatedLinesByCharFilter
-from thresher.stages.text.rules.repeated_paragraphs import RepeatedParagraphsFilter
-from thresher.stages.text.rules.repeated_paragraphs_by_char import RepeatedParagraphsByCharFilter
-from thresher.stages.text.rules.repeating_duplicate_ngrams import RepeatingDuplicateNGramsFilter
-from thresher.stages.text.rules.repeating_top_ngrams import RepeatingTopNGramsFilter
-from thresher.stages.text.rules.substring import SubstringFilter
-from thresher.stages.text.rules.symbols_to_words import SymbolsToWordsFilter
-from thresher.stages.text.rules.urls import UrlsFilter
-from thresher.stages.text.rules.white_space import WhiteSpaceFilter
-from thresher.stages.text.rules.word_count import WordCountFilter
-from thresher.stages.text.rules.words_without_alphabets import WordsWithoutAlphabetsFilter
-from thresher.stages.text.rules.xml_header import XMLHeaderFilter
+from thresher.stages.text.judging.rule import CountRule, DocumentFilter
+from thresher.stages.text.rules.characters.character_shares import (
+    AlphaFilter,
+    NonAlphaNumericFilter,
+    NumbersFilter,
+    ParenthesesFilter,
+    WhiteSpaceFilter,
+)
+from thresher.stages.text.rules.characters.patterns import SubstringFilter
+from thresher.stages.text.rules.code.comments import LANGUAGES, GeneralCommentToCodeFilter, PythonCommentToCodeFilter
+from thresher.stages.text.rules.code.html_boilerplate import HTMLBoilerplateFilter
+from thresher.stages.text.rules.code.number_of_lines_of_code import NumberOfLinesOfCodeFilter
+from thresher.stages.text.rules.code.xml_header import XMLHeaderFilter
+from thresher.stages.text.rules.lines.boiler_plate_string import BoilerPlateStringFilter
+from thresher.stages.text.rules.lines.line_marks import BulletsFilter, EllipsisFilter, PunctuationFilter
+from thresher.stages.text.rules.lines.repeated_ngrams import RepeatingDuplicateNGramsFilter, RepeatingTopNGramsFilter
+from thresher.stages.text.rules.lines.repeated_passages import (
+    RepeatedLinesByCharFilter,
+    RepeatedLinesFilter,
+    RepeatedParagraphsByCharFilter,
+    RepeatedParagraphsFilter,
+)
+from thresher.stages.text.rules.web.urls import PornographicUrlsFilter, UrlsFilter
+from thresher.stages.text.rules.words.word_counts import (
+    CommonEnglishWordsFilter,
+    LongWordFilter,
+    MeanWordLengthFilter,
+    WordCountFilter,
+)
+from thresher.stages.text.rules.words.word_shares import SymbolsToWordsFilter, WordsWithoutAlphabetsFilter
 
 COUNTED: dict[str, CountRule] = {
     **{

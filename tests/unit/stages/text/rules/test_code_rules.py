@@ -9,12 +9,11 @@ import pytest
 
 from tests.unit.stages.text.rules.texts import real_texts
 from thresher.errors import InputError, UsageError
-from thresher.stages.text.rules.general_comment_to_code import GeneralCommentToCodeFilter, comments_in
-from thresher.stages.text.rules.html_boilerplate import HTMLBoilerplateFilter, text_length
-from thresher.stages.text.rules.per_extension import PerExtensionFilter
-from thresher.stages.text.rules.python_comment_to_code import PythonCommentToCodeFilter
-from thresher.stages.text.rules.tokenizer_fertility import TokenizerFertilityFilter
-from thresher.stages.text.rules.xml_header import XMLHeaderFilter
+from thresher.stages.text.rules.code.comments import GeneralCommentToCodeFilter, PythonCommentToCodeFilter, comments_in
+from thresher.stages.text.rules.code.html_boilerplate import HTMLBoilerplateFilter, text_length
+from thresher.stages.text.rules.code.per_extension import PerExtensionFilter
+from thresher.stages.text.rules.code.xml_header import XMLHeaderFilter
+from thresher.stages.text.rules.words.tokens import TokenizerFertilityFilter
 
 # -- comments ---------------------------------------------------------------------------------------------------------
 
@@ -49,7 +48,7 @@ def test_the_marks_of_a_comment_do_not_count() -> None:
 
 
 def test_a_language_that_is_not_known_is_refused() -> None:
-    with pytest.raises(UsageError, match=r"language: 'text/x-cobol' is none of application/javascript, text/html, "):
+    with pytest.raises(UsageError, match=r"language: 'text/x-cobol' is not one of application/javascript, text/html, "):
         GeneralCommentToCodeFilter("text/x-cobol")
 
 
@@ -195,6 +194,7 @@ def test_characters_per_token(tmp_path: Path) -> None:
         sentence_iterator=iter([" ".join(words[n : n + 9]) for n in range(100)]),
         model_prefix=str(tmp_path / "tiny"),
         vocab_size=60,
+        model_type="bpe",
         minloglevel=9,
     )
     rule = TokenizerFertilityFilter(str(tmp_path / "tiny.model"), min_char_to_token_ratio=1.1)
@@ -206,7 +206,7 @@ def test_characters_per_token(tmp_path: Path) -> None:
 
 
 def test_a_tokenizer_must_be_named() -> None:
-    with pytest.raises(UsageError, match=r"TokenizerFertilityFilter\.path_to_tokenizer: None names no tokenizer"):
+    with pytest.raises(UsageError, match=r"TokenizerFertilityFilter\.path_to_tokenizer: None is not a tokenizer"):
         TokenizerFertilityFilter(None)  # type: ignore[arg-type]
 
 

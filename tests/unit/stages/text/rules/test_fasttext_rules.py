@@ -17,12 +17,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.core.json_batches import batch_of, written
-from thresher.core.score_dependence import scoring_part
+from thresher.core.planning.score_dependence import scoring_part
 from thresher.errors import InputError, MissingPackageError, UsageError
 from thresher.models import fasttext_model
-from thresher.stages.text.rules.fasttext_lang_id import FastTextLangId, LanguageFilter
-from thresher.stages.text.rules.fasttext_quality import FastTextQualityFilter, _marked, _pareto
-from thresher.stages.text.score_filter import ScoreFilter
+from thresher.stages.text.judging.score_filter import ScoreFilter
+from thresher.stages.text.rules.models.fasttext_lang_id import FastTextLangId, LanguageFilter
+from thresher.stages.text.rules.models.fasttext_quality import FastTextQualityFilter, _marked, _pareto
 
 fasttext = pytest.importorskip("fasttext", reason="needs the extra `fasttext`")
 SENTENCES = Path(__file__).parents[6] / "shared" / "data" / "lid" / "sentences.jsonl.zst"
@@ -185,7 +185,7 @@ def test_a_language_may_be_wanted(lang: str | None, score: Any, kept: bool) -> N
 
 
 def test_a_score_that_is_none_is_refused() -> None:
-    with pytest.raises(TypeError, match=r"0\.9 is no score of a language rule"):
+    with pytest.raises(TypeError, match=r"0\.9 is not a score of a language rule"):
         FastTextLangId("not loaded").keep_document(0.9)
 
 
@@ -231,3 +231,30 @@ def test_scores_stand_in_a_column(language_model: str) -> None:
     (kept,) = written(made)
     assert kept["language"][1] == "en"
     assert made._dropped[0].scores[0][1] == "de"  # type: ignore[index]  # it has scores
+
+
+# -- before a run -----------------------------------------------------------------------------------------------------
+
+
+def test_labels_are_read_from_the_file_without_loading_the_model(quality_model: str, language_model: str) -> None:
+    for path in (quality_model, language_model):
+        assert sorted(fasttext_model.labels_in("Rule", path)) == sorted(
+            fasttext_model.FastTextModel("Rule", path).labels
+        )
+
+
+def test_what_a_model_lacks_is_found_before_the_run(quality_model: str, language_model: str, tmp_path: Path) -> None:
+    assert FastTextQualityFilter(quality_model).check_before_run() == []
+    assert FastTextLangId(language_model, lang="EN").check_before_run() == []
+    assert LanguageFilter(language_model, ["en", "de"]).check_before_run() == []
+    (wrong,) = FastTextQualityFilter(quality_model, label="__label__good").check_before_run()
+    assert "the model has no '__label__good'" in wrong
+    (wrong,) = FastTextLangId(language_model, lang="english").check_before_run()
+    assert "FastTextLangId.lang: the model does not know 'english'" in wrong
+    (wrong,) = LanguageFilter(language_model, ["en", "xx", "yy"]).check_before_run()
+    assert "LanguageFilter.languages: the model does not know 'xx', 'yy'" in wrong
+    (wrong,) = ScoreFilter(LanguageFilter(str(tmp_path / "none.bin"))).check_before_run()
+    assert "there is no file" in wrong
+    (tmp_path / "text.bin").write_text("no model")
+    (wrong,) = FastTextLangId(str(tmp_path / "text.bin")).check_before_run()
+    assert "is not a fastText model" in wrong

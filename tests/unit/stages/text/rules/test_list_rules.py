@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from thresher.errors import InputError, UsageError
-from thresher.stages.text.rules.histogram import HistogramFilter
-from thresher.stages.text.rules.regex_rule import RegexFilter
-from thresher.stages.text.rules.unigram_log_prob import UnigramLogProbFilter
+from thresher.stages.text.rules.characters.histogram import HistogramFilter
+from thresher.stages.text.rules.characters.patterns import RegexFilter
+from thresher.stages.text.rules.words.unigram_log_prob import UnigramLogProbFilter
 
 any_text = st.text(st.characters(exclude_categories=()), max_size=60)
 
@@ -27,7 +27,7 @@ def test_a_document_with_a_match_is_dropped() -> None:
 
 
 def test_a_pattern_that_is_none_is_refused() -> None:
-    with pytest.raises(UsageError, match=r"RegexFilter\.regex_exp: '\(' is no regular expression: missing \)"):
+    with pytest.raises(UsageError, match=r"RegexFilter\.regex_exp: '\(' is not a regular expression: missing \)"):
         RegexFilter("(")
 
 

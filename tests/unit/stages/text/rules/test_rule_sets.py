@@ -14,12 +14,12 @@ from tests.unit.core.json_batches import batch_of
 from tests.unit.kernels.texts import hard_texts, made_up_texts, real_texts
 from tests.unit.stages.text.test_kernels_agree import assert_agrees, counts_of
 from thresher.errors import UsageError
-from thresher.stages.text.count_rule import CountRule, is_counted
-from thresher.stages.text.rule_set import RuleSet
-from thresher.stages.text.rules.c4_paragraph import C4ParagraphFilter
-from thresher.stages.text.rules.fineweb_quality import FineWebQualityFilter
-from thresher.stages.text.rules.gopher_quality import GopherQualityFilter
-from thresher.stages.text.rules.gopher_repetition import GopherRepetitionFilter
+from thresher.stages.text.judging.rule import CountRule, is_counted
+from thresher.stages.text.judging.score_filter import RuleSet
+from thresher.stages.text.rules.lines.c4_paragraph import C4ParagraphFilter
+from thresher.stages.text.rules.sets.fineweb_quality import FineWebQualityFilter
+from thresher.stages.text.rules.sets.gopher_quality import GopherQualityFilter
+from thresher.stages.text.rules.sets.gopher_repetition import GopherRepetitionFilter
 
 PROSE = "The cat sat with the dog and looked at the bird that they have seen before today in the old garden."
 CHECKS: list[CountRule] = [
@@ -148,7 +148,7 @@ def test_stop_words_of_other_languages_are_counted_without_the_kernel() -> None:
 
 
 def test_a_wrong_pair_of_n_and_share_says_how_to_write_it() -> None:
-    with pytest.raises(UsageError, match=r"top_n_grams: \[0\.2\] is no pair of .* write it as \[2, 0\.2\]"):
+    with pytest.raises(UsageError, match=r"top_n_grams: \[0\.2\] is not a pair of .* write it as \[2, 0\.2\]"):
         GopherRepetitionFilter(top_n_grams=[[0.2]])
 
 

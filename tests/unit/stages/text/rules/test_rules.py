@@ -12,34 +12,35 @@ from hypothesis import strategies as st
 
 from tests.unit.stages.text.rules.all_rules import COUNTED, PLAIN
 from tests.unit.stages.text.rules.texts import texts
-from thresher.core.score_dependence import scoring_part
+from thresher.core.planning.score_dependence import scoring_part
 from thresher.errors import UsageError
-from thresher.stages.text.document_filter import DocumentFilter
-from thresher.stages.text.rules.alpha import AlphaFilter
-from thresher.stages.text.rules.boiler_plate_string import BoilerPlateStringFilter
-from thresher.stages.text.rules.bullets import BulletsFilter
-from thresher.stages.text.rules.common_english_words import CommonEnglishWordsFilter
-from thresher.stages.text.rules.ellipsis import EllipsisFilter
-from thresher.stages.text.rules.long_word import LongWordFilter
-from thresher.stages.text.rules.mean_word_length import MeanWordLengthFilter
-from thresher.stages.text.rules.non_alpha_numeric import NonAlphaNumericFilter
-from thresher.stages.text.rules.number_of_lines_of_code import NumberOfLinesOfCodeFilter
-from thresher.stages.text.rules.numbers import NumbersFilter
-from thresher.stages.text.rules.parentheses import ParenthesesFilter
-from thresher.stages.text.rules.pornographic_urls import PornographicUrlsFilter
-from thresher.stages.text.rules.punctuation import PunctuationFilter
-from thresher.stages.text.rules.repeated_lines import RepeatedLinesFilter
-from thresher.stages.text.rules.repeated_lines_by_char import RepeatedLinesByCharFilter
-from thresher.stages.text.rules.repeated_paragraphs import RepeatedParagraphsFilter
-from thresher.stages.text.rules.repeated_paragraphs_by_char import RepeatedParagraphsByCharFilter
-from thresher.stages.text.rules.repeating_duplicate_ngrams import RepeatingDuplicateNGramsFilter
-from thresher.stages.text.rules.repeating_top_ngrams import RepeatingTopNGramsFilter
-from thresher.stages.text.rules.substring import SubstringFilter
-from thresher.stages.text.rules.symbols_to_words import SymbolsToWordsFilter
-from thresher.stages.text.rules.urls import UrlsFilter
-from thresher.stages.text.rules.white_space import WhiteSpaceFilter
-from thresher.stages.text.rules.word_count import WordCountFilter
-from thresher.stages.text.rules.words_without_alphabets import WordsWithoutAlphabetsFilter
+from thresher.stages.text.judging.rule import DocumentFilter
+from thresher.stages.text.rules.characters.character_shares import (
+    AlphaFilter,
+    NonAlphaNumericFilter,
+    NumbersFilter,
+    ParenthesesFilter,
+    WhiteSpaceFilter,
+)
+from thresher.stages.text.rules.characters.patterns import SubstringFilter
+from thresher.stages.text.rules.code.number_of_lines_of_code import NumberOfLinesOfCodeFilter
+from thresher.stages.text.rules.lines.boiler_plate_string import BoilerPlateStringFilter
+from thresher.stages.text.rules.lines.line_marks import BulletsFilter, EllipsisFilter, PunctuationFilter
+from thresher.stages.text.rules.lines.repeated_ngrams import RepeatingDuplicateNGramsFilter, RepeatingTopNGramsFilter
+from thresher.stages.text.rules.lines.repeated_passages import (
+    RepeatedLinesByCharFilter,
+    RepeatedLinesFilter,
+    RepeatedParagraphsByCharFilter,
+    RepeatedParagraphsFilter,
+)
+from thresher.stages.text.rules.web.urls import PornographicUrlsFilter, UrlsFilter
+from thresher.stages.text.rules.words.word_counts import (
+    CommonEnglishWordsFilter,
+    LongWordFilter,
+    MeanWordLengthFilter,
+    WordCountFilter,
+)
+from thresher.stages.text.rules.words.word_shares import SymbolsToWordsFilter, WordsWithoutAlphabetsFilter
 
 EXAMPLES: list[tuple[DocumentFilter, str, float]] = [
     (AlphaFilter(), "ab1 ", 2 / 4),
@@ -228,11 +229,20 @@ def test_of_phrases_that_come_equally_often_neither_the_first_nor_the_last_alway
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: RepeatingTopNGramsFilter(0), r"RepeatingTopNGramsFilter\.n: 0 is no number of words; give 1 or more"),
-        (lambda: SubstringFilter("a", "middle"), r"SubstringFilter\.position: 'middle' is none of prefix, suffix, any"),
-        (lambda: UrlsFilter(url_regex="("), r"UrlsFilter\.url_regex: '\(' is no regular expression: .+"),
-        (lambda: PornographicUrlsFilter(url_regex=3), r"PornographicUrlsFilter\.url_regex: 3 is no regular expression"),
-        (lambda: WordCountFilter(lang=None), r"WordCountFilter\.lang: None is no code of a language"),
+        (
+            lambda: RepeatingTopNGramsFilter(0),
+            r"RepeatingTopNGramsFilter\.n: 0 is not a number of words; give 1 or more",
+        ),
+        (
+            lambda: SubstringFilter("a", "middle"),
+            r"SubstringFilter\.position: 'middle' is not one of prefix, suffix, any",
+        ),
+        (lambda: UrlsFilter(url_regex="("), r"UrlsFilter\.url_regex: '\(' is not a regular expression: .+"),
+        (
+            lambda: PornographicUrlsFilter(url_regex=3),
+            r"PornographicUrlsFilter\.url_regex: 3 is not a regular expression",
+        ),
+        (lambda: WordCountFilter(lang=None), r"WordCountFilter\.lang: None is not a language code"),
     ],
 )
 def test_wrong_parameters_are_refused(make: Any, message: str) -> None:

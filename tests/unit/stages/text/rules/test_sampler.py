@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from tests.unit.core.json_batches import SOURCE, batch_of, written
-from thresher.core.batch import DocumentBatch
-from thresher.core.records import RecordIds
+from thresher.core.documents.batch import DocumentBatch
+from thresher.core.documents.records import RecordIds
 from thresher.errors import UsageError
 from thresher.stages.text.rules.sampler import SamplerFilter, draws
 

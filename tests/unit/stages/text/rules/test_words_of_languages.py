@@ -7,16 +7,12 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from thresher.errors import MissingPackageError
-from thresher.stages.text import segmenters
-from thresher.stages.text.rules.long_word import LongWordFilter
-from thresher.stages.text.rules.mean_word_length import MeanWordLengthFilter
-from thresher.stages.text.rules.repeating_duplicate_ngrams import RepeatingDuplicateNGramsFilter
-from thresher.stages.text.rules.repeating_top_ngrams import RepeatingTopNGramsFilter
-from thresher.stages.text.rules.symbols_to_words import SymbolsToWordsFilter
-from thresher.stages.text.rules.word_count import WordCountFilter
-from thresher.stages.text.rules.words_without_alphabets import WordsWithoutAlphabetsFilter
-from thresher.stages.text.segmenters import SEGMENTERS, words_of
+from thresher.errors import MissingPackageError, UsageError
+from thresher.stages.text.columns import segmenters
+from thresher.stages.text.columns.segmenters import SEGMENTERS, words_of
+from thresher.stages.text.rules.lines.repeated_ngrams import RepeatingDuplicateNGramsFilter, RepeatingTopNGramsFilter
+from thresher.stages.text.rules.words.word_counts import LongWordFilter, MeanWordLengthFilter, WordCountFilter
+from thresher.stages.text.rules.words.word_shares import SymbolsToWordsFilter, WordsWithoutAlphabetsFilter
 
 for _package in {package.module for package in SEGMENTERS.values()}:
     pytest.importorskip(_package, reason="the extra `segmenters` is not installed")
@@ -80,6 +76,20 @@ def test_a_phrase_of_a_language_without_spaces_is_found_without_spaces() -> None
 
 
 def test_a_segmenter_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(segmenters.SEGMENTERS, "xx", segmenters.Package("no_such_package", list))
-    with pytest.raises(MissingPackageError, match=r"lang: 'xx' needs the package 'no_such_package'\. Install: pip "):
-        WordCountFilter(lang="xx")
+    monkeypatch.setitem(segmenters.SEGMENTERS, "xh", segmenters.Package("no_such_package", list))
+    with pytest.raises(MissingPackageError, match=r"lang: 'xh' needs the package 'no_such_package'\. Install: pip "):
+        WordCountFilter(lang="xh")
+
+
+@pytest.mark.parametrize("lang", ["english", "chinese", "jp", "cn", "xx", "e", "", "e n", "zh中"])
+def test_what_is_no_code_of_a_language_is_refused(lang: str) -> None:
+    with pytest.raises(UsageError, match="is not a language code; give an ISO 639 code"):
+        WordCountFilter(lang=lang)
+
+
+@pytest.mark.parametrize("lang", ["zho", "zh-Hant", "ZH_cn", "cmn"])
+def test_every_code_of_a_language_finds_its_segmenter(lang: str) -> None:
+    assert segmenters.is_segmented(lang)
+    assert WordCountFilter(lang=lang).score_document("我们去公园") == WordCountFilter(lang="zh").score_document(
+        "我们去公园"
+    )

@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`thresher report`: show what a run did."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from thresher.cli.printing import print_json, print_result, result_width, wants_color
+from thresher.cli.saved_recipe import add_run_argument, run_folder
+from thresher.errors import DamagedRunError, UsageError
+
+DESCRIPTION = "Show the report of a run. RUN is a run folder, an output folder, or a run id under .thresher/runs."
+PLANNED_FLAGS = ()
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the flags."""
+    add_run_argument(parser)
+
+
+def execute(arguments: argparse.Namespace) -> int:
+    """Print report.json, as text or as JSON."""
+    from thresher.ledger.folder.find import read_json
+
+    run_dir, options = run_folder(arguments)
+    report = read_json(run_dir, "report.json", options)
+    if report is None:
+        raise UsageError(
+            f"{arguments.run}: the run in {run_dir} has no report.json: it is still under way, or was ended before its "
+            "end. The same `thresher run` command goes on with it"
+        )
+    if not isinstance(report, dict):
+        raise DamagedRunError(f"{run_dir}/report.json is damaged: it is no report")
+    if arguments.json:
+        print_json(report)
+        return 0
+    from thresher.observe.report import report_text
+
+    try:
+        text = report_text(report, wants_color(sys.stdout), result_width())
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        missing = f"{type(error).__name__}: {error}"
+        raise DamagedRunError(f"{run_dir}/report.json is damaged: it is no report ({missing})") from None
+    print_result(text)
+    return 0

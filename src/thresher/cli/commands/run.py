@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`thresher run`: run a recipe to its end."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from typing import Any
+
+from thresher.cli.arguments import add_recipe_arguments, executor_options, read_settings
+from thresher.cli.printing import print_json, print_result, print_warning, result_width, wants_color
+from thresher.runtime.processes.launch import launch_early
+
+DESCRIPTION = "Run a recipe. The same command resumes an interrupted run."
+PLANNED_FLAGS = ("--metrics-port", "--dashboard")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the flags."""
+    add_recipe_arguments(parser)
+    parser.add_argument("--run-dir", metavar="DIR", help="where to keep the run folder")
+    parser.add_argument("--fresh", action="store_true", help="start over: replace what an earlier run wrote")
+    parser.add_argument("--accept-changes", action="store_true", help="continue although recipe or input changed")
+    parser.add_argument("--max-errors", metavar="N|P%", help="stop when more records fail than this (default 5%%)")
+    parser.add_argument(
+        "--keep-scores", action="store_true", default=None, help="keep every score, for `thresher rethreshold`"
+    )
+    parser.add_argument("--dropped-to", metavar="DIR", help="keep dropped records there, with their reasons")
+    parser.add_argument("--no-ledger", action="store_true", help="keep no run folder; the run cannot be resumed")
+    parser.add_argument("--quiet", action="store_true", help="print nothing but errors")
+
+
+def execute(arguments: argparse.Namespace) -> int:
+    """Load the recipe, run it and print the result."""
+    put_trusted_on_path(arguments)
+    if arguments.executor in (None, "local"):
+        # Import what workers need while the recipe is read; a recipe without workers wastes this.
+        launch_early()
+    recipe = load(arguments)
+    from thresher.core.files.filesystem import STANDARD_STREAM
+    from thresher.runtime.processes.zygote import preload_early
+
+    preload_early(recipe.stages)
+    executor = recipe.make_executor(executor_options(arguments), print_warning if arguments.allow_unsupported else None)
+    options: dict[str, Any] = {
+        **recipe.options,
+        "run_dir": arguments.run_dir,
+        "fresh": arguments.fresh,
+        "accept_changes": arguments.accept_changes,
+        "ledger": not arguments.no_ledger,
+        "progress": "none" if arguments.quiet else "auto",
+        "recipe": recipe.resolved,
+    }
+    options |= {
+        key: value
+        for key in ("max_errors", "dropped_to", "keep_scores")
+        if (value := getattr(arguments, key)) is not None
+    }
+    report = recipe.pipeline().run(executor, **options).to_dict()
+    # Standard output may have been the output of the run.
+    stream = sys.stderr if report["output_paths"] == [STANDARD_STREAM] else sys.stdout
+    if arguments.json:
+        print_json(report, stream)
+    elif not arguments.quiet:
+        from thresher.observe.report import summary_text
+
+        print_result(summary_text(report, wants_color(stream), result_width()), stream)
+    return 0
+
+
+def put_trusted_on_path(arguments: argparse.Namespace) -> None:
+    """Add the current folder to the module path if a module is trusted; workers get the same path."""
+    if arguments.trust and os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())
+
+
+def load(arguments: argparse.Namespace) -> Any:
+    """Load the recipe that the arguments name, with their settings."""
+    from thresher.core.recipes.recipe import load_recipe
+
+    return load_recipe(arguments.recipe, read_settings(arguments.settings), frozenset(arguments.trust))

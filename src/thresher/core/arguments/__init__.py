@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Validation of the arguments of stages and executors."""

@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Options of a run and of executors, validated before anything starts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from thresher.core.files.filesystem import STANDARD_STREAM
+from thresher.core.scores import ScoreSource
+from thresher.errors import UnsupportedError, UsageError, nearest
+
+PROGRESS_MODES = ("auto", "live", "lines", "none")
+EXECUTION_MODES = ("streaming", "batch")
+HALF = 0.5
+"""Share of records that may fail in a run with few records, unless `max_errors` allows more."""
+
+
+@dataclass(frozen=True)
+class ErrorBudget:
+    """Number or share of records that may fail before the run stops."""
+
+    count: int | None = None
+    """Maximum number of failed records."""
+    share: float | None = None
+    """Maximum share of the records read; it applies from 1,000 records on."""
+
+    SHARE_COUNTS_FROM = 1000
+
+    @classmethod
+    def parse(cls, value: int | float | str | None) -> ErrorBudget:
+        """Parse `5%`, `20` or `0`; `None` means `100%`."""
+        if value is None:
+            return cls(share=1.0)
+        text = str(value).strip()
+        try:
+            if text.endswith("%"):
+                share = float(text[:-1]) / 100
+                if 0 <= share <= 1:
+                    return cls(share=share)
+            elif not isinstance(value, bool) and int(text) >= 0:
+                return cls(count=int(text))
+        except ValueError:
+            pass
+        raise UsageError(f"max_errors: {value!r} is neither a number of records such as 20 nor a share such as 5%")
+
+    def exceeded(self, failed: int, read: int, *, ended: bool = False) -> bool:
+        """Return True if too many records failed. A run that ended with too few records for a share may lose half of
+        them."""
+        if self.count is not None:
+            return failed > self.count
+        share = self.share if self.share is not None else 1.0
+        if self.is_for_many(read):
+            return ended and failed > max(share, HALF) * read
+        return share < 1.0 and failed > share * read
+
+    def is_for_many(self, read: int) -> bool:
+        """Return True if this is a share and too few records were read for it to apply."""
+        return self.count is None and read < self.SHARE_COUNTS_FROM
+
+    @property
+    def is_unlimited(self) -> bool:
+        """Return True if any number of records may fail, including an unknown one."""
+        return self.count is None and (self.share is None or self.share >= 1.0)
+
+    def __str__(self) -> str:
+        return str(self.count) if self.count is not None else f"{100 * (self.share or 0):g}%"
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """Options of one run."""
+
+    initial_tasks: tuple[Any, ...] | None = None
+    """Tasks for the first stage, instead of one `EmptyTask`."""
+    run_dir: str | None = None
+    """Location of the run folder."""
+    fresh: bool = False
+    """Start over instead of resuming."""
+    accept_changes: bool = False
+    """Resume although the pipeline or the input changed."""
+    max_errors: ErrorBudget = ErrorBudget(share=0.05)
+    """Stop if more records fail than this."""
+    keep_scores: bool = False
+    """Keep every score in the run folder."""
+    known_scores: ScoreSource | None = None
+    """Another run whose scores are reused where they are valid."""
+    dropped_to: str | None = None
+    """Folder for dropped records."""
+    ledger: bool = True
+    """Keep a run folder, so that the run can be resumed."""
+    progress: str = "auto"
+    """`auto`, `live`, `lines` or `none`."""
+    recipe: Mapping[str, Any] | None = None
+    """The resolved recipe, for the run folder."""
+
+    def __post_init__(self) -> None:
+        if self.progress not in PROGRESS_MODES:
+            raise UsageError(
+                f"progress: {self.progress!r} is not one of {', '.join(PROGRESS_MODES)}."
+                + nearest(self.progress, PROGRESS_MODES)
+            )
+        for name in ("dropped_to", "run_dir"):
+            if getattr(self, name) in ("", STANDARD_STREAM):
+                what = "standard output" if getattr(self, name) else "empty"
+                flag = name.replace("_", "-")
+                raise UsageError(f"--{flag} ({name}=…): {getattr(self, name)!r} is {what}, not a folder; name a folder")
+        for name in () if self.ledger else ("keep_scores", "run_dir", "fresh", "accept_changes"):
+            if getattr(self, name):
+                flag = name.replace("_", "-")
+                raise UsageError(
+                    f"--{flag} ({name}=…) is about the run folder, and there is none with --no-ledger (ledger=False); "
+                    "leave one of them out"
+                )
+
+
+def merge_options(
+    executor: str,
+    given: Mapping[str, Any],
+    config: Mapping[str, Any] | None,
+    legal: Iterable[str],
+    cannot: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
+    """Merge the keyword arguments and `config={…}` of an executor into one dict; raise on an unknown key.
+
+    Options or `option=value` pairs that `cannot` lists are refused with its reason.
+    """
+    names = sorted(legal)
+    options: dict[str, Any] = {}
+    for source in (config or {}), given:
+        for key, value in source.items():
+            reason = next((cannot[one] for one in (key, f"{key}={value}") if one in cannot), "") if cannot else ""
+            if reason:
+                raise UnsupportedError(
+                    f"{executor} does not honour {key}={value!r}: {reason}. Leave it out, or take another executor"
+                )
+            if key not in names:
+                raise UsageError(
+                    f"{executor}: unknown option {key!r}.{nearest(key, names)} Legal options: {', '.join(names)}"
+                )
+            options[key] = value
+    return options
+
+
+def check_choice(what: str, value: Any, legal: Iterable[str]) -> str:
+    """Return `value` if it is one of `legal`, else raise."""
+    names = list(legal)
+    if value not in names:
+        raise UsageError(f"{what}: {value!r} is not one of {', '.join(names)}.{nearest(str(value), names)}")
+    return str(value)
+
+
+def check_count(what: str, value: Any, least: int = 1) -> int:
+    """Return `value` if it is a whole number of `least` or more, else raise."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise UsageError(f"{what}: {value!r} is not a whole number of {least} or more")
+    return value
+
+
+def check_flag(what: str, value: Any) -> bool:
+    """Return `value` if it is a boolean, else raise."""
+    if not isinstance(value, bool):
+        raise UsageError(f"{what}: {value!r} is neither True nor False")
+    return value
+
+
+def check_positive(what: str, value: Any, unit: str) -> float:
+    """Return `value` if it is a number above 0, else raise; `unit` appears in the message."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
+        raise UsageError(f"{what}: {value!r} is not a number of {unit} above 0")
+    return float(value)
+
+
+def check_amounts(what: str, value: Any) -> dict[str, float]:
+    """Return `value` if it maps names to numbers of 0 or more, else raise."""
+    if not isinstance(value, Mapping):
+        raise UsageError(f'{what}: {value!r} is not a mapping of names to amounts, such as {{"licence": 2}}')
+    for name, amount in value.items():
+        if isinstance(amount, bool) or not isinstance(amount, int | float) or amount < 0:
+            raise UsageError(f"{what}: {name}: {amount!r} is not a number of 0 or more")
+    return {str(name): float(amount) for name, amount in value.items()}

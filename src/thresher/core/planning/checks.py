@@ -1,0 +1,218 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checks of a pipeline before anything runs. All problems are reported in one message."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import typing
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from thresher.core.records.record_task import RecordTask
+from thresher.core.scores import rules_of
+from thresher.core.stage import FunctionStage, OrderedStage, ProcessingStage, SinkStage, SourceStage, needs_own_workers
+from thresher.core.task import EmptyTask, Task
+from thresher.errors import PlanError, RefusedError, UsageError, numbered, with_article
+
+Stage = ProcessingStage[Any, Any]
+
+
+class Problems:
+    """Collector of refusals, for reporting them in one message."""
+
+    def __init__(self) -> None:
+        self.found: list[RefusedError] = []
+
+    def check(self, check: Callable[..., None], *args: Any, **kwargs: Any) -> None:
+        """Run a check and keep the error if it raises a `RefusedError`."""
+        try:
+            check(*args, **kwargs)
+        except RefusedError as error:
+            self.found.append(error)
+
+    def refuse(self) -> None:
+        """Raise if there are problems: a single one unchanged, several as a list."""
+        if len(self.found) == 1:
+            raise self.found[0]
+        if self.found:
+            raise PlanError(f"{len(self.found)} problems:\n{numbered(list(map(str, self.found)))}")
+
+
+def stage_problems(stages: Iterable[Stage]) -> list[RefusedError]:
+    """Return the problems that stages report about themselves, see `ProcessingStage.check_before_run`."""
+    found: list[RefusedError] = []
+    for stage in stages:
+        try:
+            found += [PlanError(text) for text in stage.check_before_run()]
+        except RefusedError as error:
+            found.append(error)
+        except Exception as error:  # a user's code may raise anything
+            found.append(PlanError(f"{stage.name}.check_before_run() raised {type(error).__name__}: {error}"))
+    return found
+
+
+def check_positions(stages: Sequence[Stage], *, initial_tasks: bool) -> None:
+    """Check that a reader comes first and a writer last."""
+    for number, stage in enumerate(stages):
+        if isinstance(stage, SourceStage) and number > 0:
+            raise PlanError(
+                f"{stage.name} is a reader and stands behind {stages[number - 1].name}; a reader comes first"
+            )
+        if isinstance(stage, SinkStage) and number < len(stages) - 1:
+            raise PlanError(
+                f"{stage.name} is a writer and stands before {stages[number + 1].name}; a writer comes last"
+            )
+    if initial_tasks and isinstance(stages[0], SourceStage):
+        raise PlanError(f"{stages[0].name} reads its own input; leave initial_tasks out, or leave the reader out")
+    first, taken = stages[0], task_types(stages[0])[0]
+    if not initial_tasks and not isinstance(first, SourceStage) and not issubclass(EmptyTask, taken):
+        raise PlanError(
+            f"{first.name} comes first and takes {with_article(taken)}, but nothing gives it one; put a reader "
+            "such as JsonlReader or ParquetReader before it, or, in Python, give initial_tasks"
+        )
+
+
+def check_initial_tasks(first: Stage, tasks: Sequence[Any]) -> None:
+    """Check that the first stage accepts the initial tasks, and that they have the attributes in its `inputs()`."""
+    taken, attributes = task_types(first)[0], first.inputs()[0]
+    for number, task in enumerate(tasks):
+        if not isinstance(task, taken):
+            raise UsageError(
+                f"initial_tasks[{number}] is {with_article(type(task))}, but {first.name} takes {with_article(taken)}"
+            )
+        missing = [name for name in attributes if not hasattr(task, name)]
+        if missing:
+            raise UsageError(
+                f"initial_tasks[{number}] is {with_article(type(task))} without {', '.join(map(repr, missing))}, "
+                f"which {first.name} needs (see its inputs())"
+            )
+
+
+def check_ordered(stages: Sequence[Stage]) -> None:
+    """Check that a stage which needs the tasks of a unit in order, and all stages after it, can share the writer's
+    worker."""
+    first = next((number for number, stage in enumerate(stages) if isinstance(stage, OrderedStage)), None)
+    if first is None:
+        return
+    name = stages[first].name
+    if not isinstance(stages[-1], SinkStage):
+        raise PlanError(
+            f"{name} needs the tasks of a unit in order, which only those before a writer get; put a writer at the end"
+        )
+    for stage in stages[first:-1]:
+        if needs_own_workers(stage) or stage.batch_size > 1:
+            raise PlanError(
+                f"{stage.name} stands behind {name} and so runs in the worker that writes, but it needs workers or "
+                f"batches of its own; put it before {name}"
+            )
+    for number, stage in enumerate(stages):
+        fault = stage.place_fault(stages[:number]) if isinstance(stage, OrderedStage) else ""
+        if fault:
+            raise PlanError(f"{stage.name}: {fault}")
+
+
+def check_keeps_scores(stages: Sequence[Stage]) -> None:
+    """Check that there is a reader, a writer and a rule that scores, which keeping scores needs."""
+    if not isinstance(stages[0], SourceStage) or not isinstance(stages[-1], SinkStage):
+        raise PlanError(
+            "keep_scores: scores are kept with the units of a reader and a writer, and one of them is missing"
+        )
+    if not any(rules_of(stage) for stage in stages):
+        raise PlanError("keep_scores: no stage here finds scores; ScoreFilter and Score do. Leave it out")
+
+
+def check_keeps_dropped(stages: Sequence[Stage]) -> None:
+    """Check that there is a writer, because dropped records are committed with the output of their unit."""
+    if not isinstance(stages[-1], SinkStage):
+        raise PlanError(
+            "dropped_to: dropped records are kept beside the output of a writer, and there is none; put a writer at "
+            "the end, or leave dropped_to (--dropped-to) out"
+        )
+
+
+def check_task_types(stages: Sequence[Stage]) -> None:
+    """Check that each stage accepts the task type of the stage before it."""
+    for before, after in itertools.pairwise(stages):
+        given, taken = task_types(before)[1], task_types(after)[0]
+        if not (issubclass(given, taken) or issubclass(taken, given)):
+            raise PlanError(
+                f"{after.name} takes {with_article(taken)}, but {before.name} before it gives {with_article(given)}; "
+                f"put a stage between them that makes {with_article(taken)} of {with_article(given)}"
+            )
+
+
+def cannot_write(stages: Sequence[Stage], number: int, task: Any) -> str:
+    """Return the message for a task that the writer at index `number` cannot write, which no type hint showed."""
+    written = task_types(stages[number])[0]
+    kind = "DocumentBatch" if issubclass(RecordTask, written) else written.__name__
+    writer, giver = stages[number].name, f", which came from {stages[number - 1].name}" if number else ""
+    return (
+        f"{writer} writes {kind} and cannot write {with_article(type(task))}{giver}; put a stage before "
+        f"{writer} that makes a {kind} of it, or a reader at the beginning if nothing was read"
+    )
+
+
+def check_columns(stages: Sequence[Stage]) -> None:
+    """Check that the columns that stages need exist, as far as that is known; report all missing ones at once."""
+    first = stages[0]
+    known = first.known_columns() if isinstance(first, SourceStage) else None
+    if known is None:
+        return
+    have = set(known)
+    faults = []
+    for number, stage in enumerate(stages):
+        missing = [column for column in stage.inputs()[1] if column not in have]
+        faults += [_missing(stage, column, stages[number + 1 :], sorted(have)) for column in missing]
+        have.update(stage.outputs()[1])
+    if faults:
+        raise PlanError("columns are missing:\n" + "\n".join(f"  {fault}" for fault in faults))
+
+
+def _missing(stage: Stage, column: str, later: Sequence[Stage], have: list[str]) -> str:
+    providers = [other.name for other in later if column in other.outputs()[1]]
+    hint = (
+        f"{' and '.join(providers)} would provide it, but only after {stage.name}: move it before"
+        if providers
+        else f"read it (there are: {', '.join(have) or 'none'}), or add a stage that makes it, such as Score or AddId"
+    )
+    return f"{stage.name} needs the column {column!r}, which no stage before it provides; {hint}"
+
+
+# -- task types -------------------------------------------------------------------------------------------------------
+
+
+def task_types(stage: ProcessingStage[Any, Any]) -> tuple[type[Task], type[Task]]:
+    """Return the declared input and output type of a stage; `Task` where nothing is declared."""
+    if isinstance(stage, FunctionStage):
+        return _types_of_function(stage.function)
+    stage_type: Any = type(stage)
+    return _types_of_class(stage_type)
+
+
+@functools.cache
+def _types_of_class(stage_type: type[ProcessingStage[Any, Any]]) -> tuple[type[Task], type[Task]]:
+    for cls in stage_type.__mro__:
+        for base in getattr(cls, "__orig_bases__", ()):
+            origin = typing.get_origin(base)
+            if isinstance(origin, type) and issubclass(origin, ProcessingStage):
+                found = [_task_type(argument) for argument in typing.get_args(base)]
+                if len(found) == 2:
+                    return found[0], found[1]
+                if len(found) == 1:
+                    return (Task, found[0]) if issubclass(origin, SourceStage) else (found[0], Task)
+    return Task, Task
+
+
+def _types_of_function(function: Callable[[Any], Any]) -> tuple[type[Task], type[Task]]:
+    try:
+        hints = typing.get_type_hints(function)
+    except (NameError, TypeError):
+        return Task, Task
+    given = hints.pop("return", Task)
+    taken = next(iter(hints.values()), Task)
+    return _task_type(taken), _task_type(given)
+
+
+def _task_type(hint: Any) -> type[Task]:
+    return hint if isinstance(hint, type) and issubclass(hint, Task) else Task

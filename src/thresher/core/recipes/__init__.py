@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Recipes: a pipeline as YAML, read and checked without running code."""

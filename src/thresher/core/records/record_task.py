@@ -1,0 +1,310 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tasks that hold records: what the engine asks of them, and what it notes about records that leave them.
+
+The engine counts, cuts, joins, drops and quarantines records through `RecordTask` alone. What a record is, and how it
+is stored, belongs to the type: `DocumentBatch` holds rows of a table, another type may hold files with metadata.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Self
+
+from thresher.core.task import Task
+
+if TYPE_CHECKING:
+    from thresher.core.records.reconcile import Reconciled, Reconciler
+    from thresher.core.records.record_ids import RecordIds, Rows
+
+FILTERED = "filtered"
+"""The rule under which records are counted that a stage left out without giving a reason."""
+
+
+@dataclass(frozen=True)
+class DroppedRows:
+    """Records that a rule dropped from a task."""
+
+    batch: RecordTask
+    """The records themselves, as they were when they were dropped."""
+    rule: str
+    """The rule that dropped them."""
+    scores: Sequence[Any] | None = None
+    """The score that the rule computed, one per record."""
+    threshold: Any = None
+    """The bound that the rule compares the score with."""
+
+
+@dataclass(frozen=True)
+class FailedRows:
+    """Records that are quarantined because a stage cannot process them."""
+
+    batch: RecordTask | None
+    """The records, where they could be read at all."""
+    error: str
+    """The kind of failure, a short word such as `not-a-string`; failures are grouped by it."""
+    messages: Sequence[str]
+    """What is wrong, one text per record."""
+    traceback: str = ""
+    """Where a stage's own code raised."""
+    attempts: int = 1
+    """How often it was tried."""
+    lines: Sequence[bytes] = ()
+    """The raw bytes, for records that could not be read (then `batch` is `None`)."""
+    ids: RecordIds | None = None
+    """The ids of `lines`."""
+    extra: dict[str, Any] = field(default_factory=dict)
+    """More facts for the quarantine file."""
+    counts: Sequence[int | None] = ()
+    """How many records each text stands for, where that is not 1; `None` where the number cannot be known."""
+
+    @property
+    def total(self) -> int:
+        """Number of records; a loss of unknown size counts as one."""
+        return sum(1 if n is None else n for n in self.counts) if self.counts else len(self.messages)
+
+    @property
+    def unknown(self) -> int:
+        """Number of losses of unknown size."""
+        return sum(1 for n in self.counts if n is None)
+
+    @property
+    def record_ids(self) -> RecordIds | None:
+        """The ids of the records, whether they could be read or not."""
+        return self.ids if self.batch is None else self.batch.ids
+
+
+class RecordTask(Task):
+    """A task that holds records. A type of its own defines `num_items`, `nbytes`, `pick`, `joined` and `json_lines`.
+
+    Invariants:
+
+    - Records are numbered 0 to `num_items` - 1, and `ids` has one id for each of them or is `None`.
+    - `pick`, `take`, `drop`, `set_aside`, `joined` and `with_ids` return new tasks; the records of this one stay.
+    - A record that was dropped or set aside is no longer among the records. It is noted with its content until
+      `take_dropped()` or `take_failed()` takes it away, so none is lost or counted twice.
+    """
+
+    _has_own_ids = False
+    """True if the records are new and the stage that made them gave them ids: children of the given records."""
+
+    def __init__(
+        self,
+        dataset_name: str = "",
+        data: Any = None,
+        metadata: dict[str, Any] | None = None,
+        task_id: str | None = None,
+    ) -> None:
+        super().__init__(dataset_name, data, metadata, task_id)
+        self._ids: RecordIds | None = None
+        self._dropped: list[DroppedRows] = []
+        self._failed: list[FailedRows] = []
+        self._memo: dict[tuple[str, str], Any] = {}
+
+    # -- what a type defines ------------------------------------------------------------------------------------------
+
+    def pick(self, rows: Sequence[int] | Rows) -> Self:
+        """Return the given records in the given order, with their ids and memo, and nothing noted as left out."""
+        raise TypeError(f"{type(self).__name__} must define pick(rows)")
+
+    def joined(self, others: Sequence[Self]) -> Self:
+        """Return these records followed by those of `others`, with all that is noted as left out."""
+        raise TypeError(f"{type(self).__name__} must define joined(others)")
+
+    def json_lines(self) -> Sequence[bytes | memoryview]:
+        """Return each record as a JSON object: what the quarantine file and `dropped_to` hold."""
+        raise TypeError(f"{type(self).__name__} must define json_lines()")
+
+    @classmethod
+    def from_json_lines(cls, lines: Sequence[bytes], ids: RecordIds) -> Self:
+        """Return the records that `json_lines` described, so that `thresher retry` can process them again."""
+        raise TypeError(f"{cls.__name__} must define from_json_lines(lines, ids): its records cannot be retried")
+
+    # -- what a type may define ---------------------------------------------------------------------------------------
+
+    def record_sizes(self) -> Rows | None:
+        """Return the bytes of each record, which add up to `nbytes`; `None` where that is not known at once."""
+        return None
+
+    @property
+    def raw_buffer(self) -> Any:
+        """Return the buffer of text that holds the records as they were read; `None` if there is none."""
+        return None
+
+    def record_heads(self, nbytes: int) -> Sequence[bytes]:
+        """Return the first bytes of each record, for the quarantine file when memory is short; empty if unknown."""
+        return []
+
+    def as_given(self) -> Self:
+        """Return the records as the stage was given them, whatever its code has assigned to this task since."""
+        return self
+
+    def restored(self) -> Self:
+        """Return `as_given()`, without what a call that failed has written to views that the task handed out."""
+        return self.as_given()
+
+    def absorb_writes(self) -> None:
+        """Take over what user code has written in place to views that the task handed out."""
+
+    def reconciler(self, stage_name: str, *, several: bool = False) -> Reconciler:
+        """Return what decides which of these records the results of a stage are."""
+        from thresher.core.records.reconcile import Reconciler
+
+        return Reconciler(self, stage_name, several=several)
+
+    # -- what every type has ------------------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return self.num_items
+
+    @property
+    def ids(self) -> RecordIds | None:
+        """Ids of the records; `None` for records that user code has just made."""
+        return self._ids
+
+    @property
+    def memo(self) -> dict[tuple[str, str], Any]:
+        """What stages computed per record, by kind and column, for later stages: lists, or values with `take`."""
+        return self._memo
+
+    def name_records(self) -> None:
+        """Give records that came without ids some that name their task."""
+        if self._ids is None:
+            import numpy as np
+
+            from thresher.core.records.record_ids import RecordIds
+
+            self._ids = RecordIds(((f"{self._task_id}:", ""),), np.arange(self.num_items, dtype=np.int64))
+
+    def with_ids(self, ids: RecordIds | None) -> Self:
+        """Return another task object with the same records under `ids`, and nothing noted as left out."""
+        other = type(self).__new__(type(self))
+        other.__dict__.update(self.__dict__)
+        other._ids = ids
+        other._has_own_ids = False
+        other._dropped, other._failed = [], []
+        return other
+
+    def take(self, rows: Sequence[int] | Rows) -> Self:
+        """Return the given records in the given order, with all that is noted as left out."""
+        task = self.pick(rows)
+        task._dropped, task._failed = list(self._dropped), list(self._failed)
+        return task
+
+    def halves(self) -> tuple[Self, Self]:
+        """Return the first and the second half of the records."""
+        middle = self.num_items // 2
+        return self.take(range(middle)), self.take(range(middle, self.num_items))
+
+    def drop(
+        self, rows: Sequence[int] | Rows, rule: str, scores: Sequence[Any] | None = None, threshold: Any = None
+    ) -> Self:
+        """Return the task without `rows`; they are counted under `rule` and written to `dropped_to` if set."""
+        rest, gone = self._without(rows)
+        rest._dropped.append(DroppedRows(gone, rule, scores, threshold))
+        return rest
+
+    def set_aside(self, rows: Sequence[int] | Rows, error: str, messages: Sequence[str]) -> Self:
+        """Return the task without `rows`, which are quarantined."""
+        rest, gone = self._without(rows)
+        rest._failed.append(FailedRows(gone, error, messages))
+        return rest
+
+    def take_dropped(self) -> list[DroppedRows]:
+        """Return what was dropped since the last call, and note it no longer."""
+        taken, self._dropped = self._dropped, []
+        return taken
+
+    def take_failed(self) -> list[FailedRows]:
+        """Return what was set aside since the last call, and note it no longer."""
+        taken, self._failed = self._failed, []
+        return taken
+
+    def note_failed(self, failed: Sequence[FailedRows]) -> None:
+        """Note records as set aside that are not among the records of this task."""
+        self._failed = [*self._failed, *failed]
+
+    def reconcile(self, made: Any, stage_name: str) -> Reconciled:
+        """Return which of these records `made`, the only result of a stage for them, holds."""
+        from thresher.core.records.reconcile import reconcile
+
+        return reconcile(self, made, stage_name)
+
+    def _without(self, rows: Sequence[int] | Rows) -> tuple[Self, Self]:
+        import numpy as np
+
+        index = np.asarray(rows, dtype=np.int64)
+        kept = np.ones(self.num_items, dtype=bool)
+        kept[index] = False
+        return self.take(np.flatnonzero(kept)), self.pick(index)
+
+    def _with_rows_of(self, index: Rows, made: Self) -> Self:
+        """Give `made`, which holds the records at `index`, their ids and memo, and this task's name and metadata."""
+        made.dataset_name, made.metadata, made._task_id = self.dataset_name, dict(self.metadata), self._task_id
+        made._ids = None if self._ids is None else self._ids.take(index)
+        made._memo = self._memo_of(index)
+        return made
+
+    def _with_notes_of(self, parts: Sequence[Self], made: Self) -> Self:
+        """Give `made`, which holds the records of all `parts`, their ids and what is noted as left out."""
+        from thresher.core.records.record_ids import RecordIds
+
+        made.dataset_name, made.metadata, made._task_id = self.dataset_name, dict(self.metadata), self._task_id
+        made._dropped = [dropped for part in parts for dropped in part._dropped]
+        made._failed = [failed for part in parts for failed in part._failed]
+        if all(part.ids is not None for part in parts):
+            made._ids = RecordIds.concat([part.ids for part in parts if part.ids is not None])
+        return made
+
+    def _memo_of(self, index: Rows) -> dict[tuple[str, str], Any]:
+        """Return what is remembered of the records at `index`."""
+        if not self._memo:
+            return {}
+        rows = index.tolist()
+        return {
+            key: [known[row] for row in rows] if isinstance(known, list) else known.take(index)
+            for key, known in self._memo.items()
+        }
+
+
+class NoRecords(RecordTask):
+    """A task without records: it brings records that were set aside, or lines for the unit's files."""
+
+    has_constant_buffers = True
+
+    @property
+    def num_items(self) -> int:
+        """Return 0."""
+        return 0
+
+    @property
+    def nbytes(self) -> int:
+        """Return 0."""
+        return 0
+
+    @property
+    def ids(self) -> RecordIds:
+        """Return no ids."""
+        import numpy as np
+
+        from thresher.core.records.record_ids import RecordIds
+
+        return RecordIds((), np.zeros(0, dtype=np.int64))
+
+    def pick(self, rows: Sequence[int] | Rows) -> Self:
+        """Return another task without records."""
+        return self.with_ids(None)
+
+    def json_lines(self) -> Sequence[bytes | memoryview]:
+        """Return no lines."""
+        return []
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """Records that an `OrderedStage` lets go on, each under the id of one that came in; others are still held back."""
+
+    batch: RecordTask
+    """The records; what was dropped or set aside is noted in it as usual."""
+    merged: int = 0
+    """Records that came in and have become part of these."""

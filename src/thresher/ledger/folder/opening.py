@@ -1,0 +1,277 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Open a run: choose and lock its folder, and resume or start over. A refused run leaves no trace."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+
+import msgspec
+
+from thresher.core.files.filesystem import is_url, join
+from thresher.errors import OutputRefusedError, UsageError
+from thresher.ledger.folder import checks
+from thresher.ledger.folder.archive import archive, remove_unfinished
+from thresher.ledger.folder.lock import Lease, RunLock, process_exists, take_lock, this_process
+from thresher.ledger.folder.open_run import OpenRun, RunFolder, abort_uploads
+from thresher.ledger.folder.request import (
+    RUN_FILE,
+    Attempt,
+    RunRequest,
+    RunState,
+    absolute_folder,
+    new_run_id,
+    read_state,
+    run_folder,
+    timestamp,
+)
+from thresher.ledger.folder.stored_text import masked, refuse_password, yaml_text
+from thresher.ledger.journal import INBOX, Journal, read_commits, read_inbox
+from thresher.ledger.quarantine import encode_text
+from thresher.ledger.records import encode
+from thresher.ledger.stores.commit_target import CommitTarget
+from thresher.ledger.stores.store import Store, making, open_store, remove_listed, writing
+from thresher.version import __version__
+
+__all__ = ["OpenRun", "RunRequest", "open_run"]
+
+SINGLE_WRITER = (
+    "{}: this store does not honour conditions on a put (If-None-Match). Nothing keeps two runs from writing here at "
+    "the same time: start one at a time"
+)
+STARTS_OVER = "starting over, since nothing had been written so far and something changed: {}"
+_SCRATCH = ".thresher-"
+"""Prefix of the folder for unfinished files in an output folder, if there is no local run folder."""
+
+
+def open_run(request: RunRequest) -> OpenRun:
+    """Open and lock the run folder; refuse before creating anything if the output is not ours to write."""
+    run_id = new_run_id()
+    _require_roots(request)
+    target = _commit_target(request, run_id)
+    output = None if target.output is None else open_store(target.output, target.storage_options)
+    if target.run_dir is None:
+        return _open_without_ledger(request, run_id, target, output)
+    store = open_store(target.run_dir, target.storage_options)
+    with writing(target.run_dir):
+        if read_state(store.read(RUN_FILE)) is None:
+            _refuse_foreign(request, output)
+        with making(target.run_dir):
+            store.make_folder()
+        lock = take_lock(store, this_process(timestamp(), run_id), time.time)
+        try:
+            return _open_locked(request, target, store, (lock, run_id))
+        except BaseException:
+            lock.release()
+            raise
+
+
+def _require_roots(request: RunRequest) -> None:
+    """Refuse URLs that hold credentials, whose server does not answer, or whose bucket does not exist."""
+    for url in (request.sink_path, request.dropped_to, request.run_dir if request.ledger else None):
+        refuse_password(url)
+        if url is not None and is_url(url):
+            open_store(url, request.options).require_root()
+
+
+def _commit_target(request: RunRequest, run_id: str) -> CommitTarget:
+    """Return the commit folders as far as they are known before anything is read."""
+    output = None if request.sink_path is None else absolute_folder(request.sink_path)
+    dropped_to = None if request.dropped_to is None else absolute_folder(request.dropped_to)
+    if output is not None and output == dropped_to:
+        raise UsageError(f"dropped_to: {request.dropped_to!r} is the output folder itself; give another folder")
+    return CommitTarget(
+        output=output,
+        run_dir=run_folder(request, run_id) if request.ledger else None,
+        attempt=1,
+        tmp="",
+        extension=request.extension,
+        prefix=f"{request.digest[:8]}-" if request.mode == "append" else "",
+        dropped_to=dropped_to,
+        storage_options=request.options,
+        joins=request.target_file_size is not None,
+        schema_mode=request.schema_mode,
+    )
+
+
+def _refuse_foreign(request: RunRequest, output: Store | None) -> None:
+    if output is not None and request.mode == "error":
+        checks.refuse_foreign(output.root, checks.foreign_names(output))
+
+
+# -- with a run folder ------------------------------------------------------------------------------------------------
+
+
+def _open_locked(request: RunRequest, target: CommitTarget, store: Store, held: tuple[RunLock, str]) -> OpenRun:
+    lock, run_id = held
+    notices: list[str] = []
+    state = _state(request, target, store, run_id, notices)
+    exclusive = lock.exclusive if isinstance(lock, Lease) else True
+    target = replace(target, attempt=len(state.attempts) + 1, prefix=state.prefix, run_id=state.run_id)
+    target = replace(_with_folders(request, target, state.run_id), conditional=exclusive)
+    journal = Journal(store, _synced_folders(target), state.run_id)
+    journal.recover()
+    _remove_leftovers(store, target, state.attempts)
+    inside = target.tmp.startswith(store.root)
+    host = os.uname().nodename
+    state.attempts.append(
+        Attempt(target.attempt, request.executor, host, os.getpid(), timestamp(), tmp=None if inside else target.tmp)
+    )
+    _write_state(store, state)
+    if request.plan is not None:
+        store.write("plan.json", msgspec.json.format(encode_text(masked(request.plan)), indent=2) + b"\n")
+    if request.recipe is not None:
+        store.write("recipe.yaml", yaml_text(masked(request.recipe)).encode("utf-8"))
+    run = OpenRun(request, state.run_id, target, RunFolder(store, journal, lock, state))
+    run.warnings += notices
+    if not exclusive:
+        run.warnings.append(SINGLE_WRITER.format(store.root))
+    return run
+
+
+def _state(request: RunRequest, target: CommitTarget, store: Store, run_id: str, notices: list[str]) -> RunState:
+    """Return the content of `run.json` for a new run, one that starts over, or one that resumes.
+
+    Add what the user should know to `notices`.
+    """
+    new = RunState(
+        run_id=run_id,
+        name=request.name,
+        fingerprint=request.digest,
+        fingerprint_parts=dict(request.fingerprint),
+        output=target.output,
+        prefix=target.prefix,
+        clears=request.mode == "overwrite",
+    )
+    found = read_state(store.read(RUN_FILE))
+    if found is None:
+        _refuse_foreign(request, None if target.output is None else open_store(target.output, target.storage_options))
+        state = new
+    elif _must_start_over(request, found) or not _resumes(request, target, store, found, notices):
+        if found.dropped_to not in (None, target.dropped_to):
+            notices.append(f"dropped records of the run that is replaced stay in {found.dropped_to}")
+        new.replaces = archive(store, found)
+        state = new
+        _write_state(store, state)
+    else:
+        state = found
+        state.fingerprint, state.fingerprint_parts = new.fingerprint, new.fingerprint_parts
+        state.output = new.output
+    state.dropped_to = target.dropped_to or state.dropped_to
+    state.keep_scores = request.keep_scores or state.keep_scores
+    state.versions = {"thresher": __version__, "python": ".".join(str(n) for n in sys.version_info[:3])}
+    return state
+
+
+def _must_start_over(request: RunRequest, found: RunState) -> bool:
+    """Return True if the run must start over. Without a writer the results are in memory, so there is nothing to
+    resume."""
+    replaced = request.mode == "overwrite" and found.fingerprint != request.digest and not request.accept_changes
+    return request.fresh or request.sink_path is None or replaced or found.superseded
+
+
+def _resumes(request: RunRequest, target: CommitTarget, store: Store, found: RunState, notices: list[str]) -> bool:
+    """Return True to resume a run, False to start over because it has written nothing yet; else refuse the changes."""
+    if request.run_dir is not None and found.output != target.output:
+        raise OutputRefusedError(
+            f"{target.run_dir} belongs to a run that writes to {found.output or 'no folder'}, and this one writes to "
+            f"{target.output}. Give another run folder, or --fresh (fresh=True) to start over"
+        )
+    changes = checks.changed_parts(found.fingerprint_parts, request.fingerprint)
+    options = checks.changed_options(found, target.dropped_to, request.keep_scores)
+    if request.accept_changes:
+        notices += [f"{text}; what is done stays as it is" for text in options]
+        return True
+    if found.fingerprint == request.digest and not options:
+        return True
+    done = {**read_inbox(store, found.run_id), **read_commits(store)}
+    if any(record.outputs or record.dropped_outputs for record in done.values()):
+        if found.fingerprint != request.digest:
+            checks.refuse_changed(str(target.run_dir), changes)
+        checks.refuse_changed_options(str(target.run_dir), options)
+    if done:
+        notices.append(STARTS_OVER.format("; ".join((*changes, *options))))
+    return not done and found.fingerprint == request.digest
+
+
+def _write_state(store: Store, state: RunState) -> None:
+    store.write(RUN_FILE, msgspec.json.format(encode(state), indent=2) + b"\n")
+
+
+def _with_folders(request: RunRequest, target: CommitTarget, run_id: str) -> CommitTarget:
+    """Create the folders that workers write to."""
+    run_dir = target.run_dir
+    assert run_dir is not None, "a run with a ledger has a run folder"
+    tmp = join(run_dir, "tmp", f"{target.attempt:03d}") if not is_url(run_dir) else _scratch(target, run_id)
+    parts = join(run_dir, "parts") if _has_parts(request) else None
+    for folder in (target.output, target.dropped_to, parts, join(run_dir, INBOX)):
+        if folder is not None:
+            with making(folder):
+                target.store(folder).make_folder()
+    with making(tmp):
+        os.makedirs(tmp, exist_ok=True)
+    return replace(target, tmp=tmp, parts=parts)
+
+
+def _has_parts(request: RunRequest) -> bool:
+    return request.target_file_size is not None or request.schema_mode in ("first", "listed")
+
+
+def _scratch(target: CommitTarget, run_id: str) -> str:
+    """Return a local folder for unfinished files, inside a local output folder so that a rename is enough."""
+    name = f"{_SCRATCH}{run_id}-{os.getpid()}"
+    if target.output is not None and not is_url(target.output):
+        return os.path.join(target.output, name)
+    return os.path.join(tempfile.gettempdir(), name.lstrip("."))
+
+
+def _synced_folders(target: CommitTarget) -> list[Store]:
+    own = [join(target.run_dir or "", name) for name in ("quarantine", "scores")]
+    names: Sequence[str | None] = (target.parts, target.output, target.dropped_to, *own)
+    return [target.store(name) for name in names if name is not None]
+
+
+def _remove_leftovers(store: Store, target: CommitTarget, attempts: Sequence[Attempt]) -> None:
+    """Remove unfinished files of earlier attempts."""
+    mine = f"{target.attempt:03d}/"
+    for name in store.names("tmp"):
+        if name != mine:
+            remove_listed(store, f"tmp/{name}")
+    for attempt in attempts:
+        if attempt.tmp is not None and attempt.host == os.uname().nodename and attempt.tmp != target.tmp:
+            shutil.rmtree(attempt.tmp, ignore_errors=True)
+    for folder in (target.output, target.dropped_to, target.run_dir):
+        if folder is not None and not is_url(folder):
+            remove_unfinished(open_store(folder))
+    abort_uploads(target)
+
+
+# -- without ----------------------------------------------------------------------------------------------------------
+
+
+def _open_without_ledger(request: RunRequest, run_id: str, target: CommitTarget, output: Store | None) -> OpenRun:
+    _refuse_foreign(request, output)
+    target = replace(target, tmp=_scratch(target, run_id), run_id=run_id)
+    target = replace(target, parts=os.path.join(target.tmp, "parts") if _has_parts(request) else None)
+    for folder in (target.output, target.dropped_to, target.parts):
+        if folder is not None:
+            with making(folder):
+                open_store(folder, target.storage_options).make_folder()
+    if target.output is not None and not is_url(target.output):
+        _remove_stale_scratch(target.output)
+    return OpenRun(request, run_id, target, None)
+
+
+def _remove_stale_scratch(folder: str) -> None:
+    """Remove the folders for unfinished files of processes that are gone."""
+    for name in os.listdir(folder):
+        pid = name.rpartition("-")[2]
+        if name.startswith(_SCRATCH) and pid.isdigit() and not process_exists(int(pid)):
+            with contextlib.suppress(OSError):
+                shutil.rmtree(os.path.join(folder, name))

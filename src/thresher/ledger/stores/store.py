@@ -1,0 +1,382 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Folders that files are put into as a whole, local or behind any URL that fsspec knows.
+
+A file appears under its name complete or not at all. A local store writes to a temporary name and renames; an object
+store guarantees it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from thresher.core.files.filesystem import is_url, local_path
+from thresher.errors import DamagedRunError, OutputRefusedError, RunFailedError, ThresherError, UsageError
+
+_TEMPORARY = ".thresher-tmp"
+_S3 = ("s3://", "s3a://")
+
+
+class VersionedFile(NamedTuple):
+    """A small file with its version."""
+
+    data: bytes
+    """Content of the file."""
+    version: str
+    """Changes when it is put again with other content."""
+    age_s: float | None = None
+    """Seconds since it was put, by the clock of the store; `None` if unknown."""
+
+
+class Owner(NamedTuple):
+    """The writer and content of a file, for recognizing the file later."""
+
+    run_id: str
+    """Run that puts the file."""
+    attempt: int
+    """Attempt of that run."""
+    sha256: str
+    """SHA-256 of the file."""
+
+
+class Store(Protocol):
+    """A folder. Names are relative to it, with forward slashes."""
+
+    root: str
+    conditional: bool
+    """True if `create`, `replace` and `put` are atomic with respect to concurrent writers."""
+
+    def read(self, name: str) -> bytes | None:
+        """Return the content of a file; `None` if there is none."""
+
+    def find(self, name: str) -> VersionedFile | None:
+        """Return the content of a file with its version; `None` if there is none."""
+
+    def write(self, name: str, data: bytes) -> None:
+        """Write a whole file, replacing an existing one."""
+
+    def create(self, name: str, data: bytes) -> bool:
+        """Write a whole file only if there is none; return True if it is the current one."""
+
+    def replace(self, name: str, data: bytes, version: str) -> bool:
+        """Write a whole file only in place of that version; return True if it is the current one."""
+
+    def refuses_to_create(self, name: str, data: bytes) -> bool:
+        """Try to create an existing file with the same content; return True if the store refuses, as it should."""
+
+    def put(self, source: str, name: str, owner: Owner | None = None) -> None:
+        """Move a finished, synced local file here.
+
+        Without `owner`, and in a local store, an existing file is replaced. On an object store only an older file of
+        the same run is replaced; an existing file with the same bytes is accepted, and any other is refused.
+        """
+
+    def get(self, name: str, target: str) -> None:
+        """Copy a file to a local path."""
+
+    def names(self, folder: str = "") -> list[str]:
+        """Return the names of files and folders directly in a folder, sorted; folders end in a slash."""
+
+    def sizes(self, folder: str = "") -> dict[str, int]:
+        """Return the bytes of each file directly in a folder."""
+
+    def exists(self, name: str) -> bool:
+        """Return True if there is such a file."""
+
+    def require_root(self) -> None:
+        """Raise if the server does not answer or the bucket does not exist; buckets are never created."""
+
+    def make_folder(self, folder: str = "") -> None:
+        """Create a folder and its parents."""
+
+    def remove(self, name: str) -> None:
+        """Remove a file if it exists."""
+
+    def withdraw(self, name: str, owner: Owner) -> None:
+        """Remove a file that the owner's attempt or an earlier one of its run put, because this attempt has no output
+        for it."""
+
+    def remove_tree(self, folder: str) -> None:
+        """Remove a folder with its content if it exists."""
+
+    def move(self, name: str, new_name: str) -> None:
+        """Move a file or folder to another name in this store if it exists."""
+
+    def abort_uploads(self, wanted: Callable[[str], bool]) -> None:
+        """Abort the unfinished uploads below this folder for whose names `wanted` returns True."""
+
+    def sync(self, folder: str = "") -> None:
+        """Sync the directory entries of a folder to disk."""
+
+
+def open_store(root: str, storage_options: dict[str, Any] | None = None, conditional: bool = True) -> Store:
+    """Return the store of the folder `root`, which need not exist. `conditional` is False if conditional puts are known
+    not to work."""
+    if root.startswith(_S3):
+        from thresher.ledger.stores.s3_store import S3Store
+
+        return S3Store(root, storage_options or {}, conditional)
+    if is_url(root):
+        from thresher.ledger.stores.url_store import UrlStore
+
+        return UrlStore(root, storage_options or {}, conditional)
+    return LocalStore(local_path(root))
+
+
+def escapes_folder(name: str) -> bool:
+    """Return True if a name does not stay below its folder. Names in run folders are untrusted."""
+    return not name or os.path.isabs(name) or "\\" in name or "\0" in name or ".." in name.split("/")
+
+
+def inside(name: str) -> str:
+    """Return the name if it stays inside the folder, else raise: the run folder is damaged or hostile."""
+    if escapes_folder(name):
+        raise OutputRefusedError(
+            f"{name!r}, which the run folder names, is not below its folder; nothing is done with it"
+        )
+    return name
+
+
+class LocalStore:
+    """A local folder."""
+
+    def __init__(self, root: str) -> None:
+        self.root = root
+        self.conditional = True
+
+    def _path(self, name: str) -> str:
+        return os.path.join(self.root, inside(name)) if name else self.root
+
+    def read(self, name: str) -> bytes | None:
+        """Return the content of a file."""
+        try:
+            return Path(self._path(name)).read_bytes()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except IsADirectoryError:
+            raise DamagedRunError(f"{self._path(name)} is a folder, and a file of the run belongs there") from None
+
+    def write(self, name: str, data: bytes) -> None:
+        """Write to a temporary name, sync and rename."""
+        path = self._path(name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        beside = f"{path}.{os.getpid()}{_TEMPORARY}"
+        _write_new(beside, data, sync=True)
+        os.replace(beside, path)
+
+    def create(self, name: str, data: bytes) -> bool:
+        """Write to a temporary name and link, which fails if the name is taken. Without a sync: a power cut only
+        repeats work."""
+        path = self._path(name)
+        beside = f"{path}.{os.getpid()}{_TEMPORARY}"
+        _write_new(beside, data, sync=False)
+        try:
+            os.link(beside, path)
+        except FileExistsError:
+            return False
+        except OSError as error:  # a file system without hard links
+            if error.errno not in (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK):
+                raise
+            if os.path.exists(path):
+                return False
+            os.replace(beside, path)
+            return True
+        finally:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(beside)
+        return True
+
+    def find(self, name: str) -> VersionedFile | None:
+        """Return the content of a file with its hash as the version."""
+        content = self.read(name)
+        return None if content is None else VersionedFile(content, hashlib.sha256(content).hexdigest())
+
+    def replace(self, name: str, data: bytes, version: str) -> bool:
+        """Compare the version, then write. This is not atomic; only a file system without locks needs it."""
+        found = self.find(name)
+        if found is None or found.version != version:
+            return False
+        self.write(name, data)
+        return True
+
+    def refuses_to_create(self, name: str, data: bytes) -> bool:
+        """Return True: a link never replaces a file."""
+        return True
+
+    def put(self, source: str, name: str, owner: Owner | None = None) -> None:
+        """Rename; across file systems, copy to a temporary name, sync and rename."""
+        path = self._path(name)
+        try:
+            os.replace(source, path)
+        except FileNotFoundError:  # the folder is missing, or a newer attempt removed `source`
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            os.replace(source, path)
+        except OSError as error:
+            if error.errno != errno.EXDEV:
+                raise
+            folder, base = os.path.split(path)
+            os.makedirs(folder, exist_ok=True)
+            beside = os.path.join(folder, f".{base}.{os.getpid()}{_TEMPORARY}")
+            try:
+                shutil.copyfile(source, beside)
+                with open(beside, "rb") as copied:
+                    os.fsync(copied.fileno())
+                os.replace(beside, path)
+            finally:
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(beside)
+            os.unlink(source)
+
+    def get(self, name: str, target: str) -> None:
+        """Copy a file."""
+        shutil.copyfile(self._path(name), target)
+
+    def names(self, folder: str = "") -> list[str]:
+        """Return the names directly in a folder."""
+        try:
+            with os.scandir(self._path(folder)) as entries:
+                return sorted(e.name + "/" if e.is_dir(follow_symlinks=False) else e.name for e in entries)
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+
+    def sizes(self, folder: str = "") -> dict[str, int]:
+        """Return the bytes of each file directly in a folder."""
+        try:
+            with os.scandir(self._path(folder)) as entries:
+                return {entry.name: entry.stat().st_size for entry in entries if entry.is_file()}
+        except (FileNotFoundError, NotADirectoryError):
+            return {}
+
+    def exists(self, name: str) -> bool:
+        """Return True if there is such a file."""
+        return os.path.exists(self._path(name))
+
+    def require_root(self) -> None:
+        """Do nothing: local folders are created when they are needed."""
+
+    def make_folder(self, folder: str = "") -> None:
+        """Create a folder."""
+        os.makedirs(self._path(folder), exist_ok=True)
+
+    def remove(self, name: str) -> None:
+        """Remove a file."""
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self._path(name))
+
+    def withdraw(self, name: str, owner: Owner) -> None:
+        """Remove a file. The owner cannot be checked here: the caller knows that no newer attempt has begun."""
+        self.remove(name)
+
+    def remove_tree(self, folder: str) -> None:
+        """Rename, then remove, so that the folder disappears at once for concurrent writers."""
+        path = self._path(folder)
+        beside = f"{path}.{os.getpid()}{_TEMPORARY}"
+        shutil.rmtree(beside, ignore_errors=True)
+        with contextlib.suppress(FileNotFoundError):
+            os.rename(path, beside)
+            shutil.rmtree(beside)
+
+    def abort_uploads(self, wanted: Callable[[str], bool]) -> None:
+        """Do nothing: a local store has no uploads."""
+
+    def move(self, name: str, new_name: str) -> None:
+        """Rename."""
+        path = self._path(new_name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            os.replace(self._path(name), path)
+
+    def sync(self, folder: str = "") -> None:
+        """Sync the directory entries of a folder to disk."""
+        with contextlib.suppress(FileNotFoundError):
+            descriptor = os.open(self._path(folder), os.O_RDONLY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+
+
+def _write_new(path: str, data: bytes, *, sync: bool) -> None:
+    try:
+        with open(path, "wb") as file:
+            file.write(data)
+            if sync:
+                file.flush()
+                os.fsync(file.fileno())
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.unlink(path)
+        raise
+
+
+def remove_listed(store: Store, name: str) -> None:
+    """Remove a file or folder, given its name as returned by `names`."""
+    if name.endswith("/"):
+        store.remove_tree(name.rstrip("/"))
+    else:
+        store.remove(name)
+
+
+def is_temporary(name: str) -> bool:
+    """Return True for a file that is being written before its rename, or a folder that is being removed."""
+    return name.rstrip("/").endswith(_TEMPORARY)
+
+
+# -- errors -----------------------------------------------------------------------------------------------------------
+
+
+_FULL = {errno.ENOSPC, errno.EDQUOT}
+_TRANSIENT = {*_FULL, errno.EFBIG, errno.EIO, errno.ESTALE}
+"""Errors that may be gone at the next attempt."""
+_FORBIDDEN = {errno.EACCES, errno.EPERM, errno.EROFS}
+
+
+def storage_error(error: OSError, path: str) -> ThresherError:
+    """Return the error to raise when `path` cannot be written."""
+    path = str(error.filename or path)
+    if error.errno == errno.EFBIG:
+        return RunFailedError(
+            f"{path}: cannot write, the file is larger than is allowed here (ulimit -f). What is committed stays; "
+            "raise the limit and run the same command again to go on"
+        )
+    if error.errno in _FULL:
+        what = "the disk quota is used up" if error.errno == errno.EDQUOT else "the disk is full"
+        return RunFailedError(
+            f"{path}: cannot write, {what}. What is committed stays; make room and run the same command again to go on"
+        )
+    if error.errno in _FORBIDDEN:
+        reason = "the file system is read-only" if error.errno == errno.EROFS else "permission denied"
+        return OutputRefusedError(f"{path}: cannot write, {reason}. Choose another folder or change its permissions")
+    if error.errno in (errno.ENOTDIR, errno.EEXIST):
+        return OutputRefusedError(f"{path}: cannot make a folder, a file is in the way. Choose another folder")
+    reason = error.strerror or str(error) or type(error).__name__
+    return RunFailedError(f"{path}: cannot write: {reason}. What is committed stays; the same command goes on")
+
+
+@contextlib.contextmanager
+def writing(path: str) -> Iterator[None]:
+    """Turn an `OSError` into a Thresher error while `path` is written."""
+    try:
+        yield
+    except OSError as error:
+        raise storage_error(error, path) from error
+
+
+@contextlib.contextmanager
+def making(folder: str) -> Iterator[None]:
+    """Turn an `OSError` into a Thresher error while a folder is created before a run."""
+    try:
+        with writing(folder):
+            yield
+    except RunFailedError as failed:
+        error = failed.__cause__
+        if not isinstance(error, OSError) or error.errno in _TRANSIENT:
+            raise
+        path = error.filename or folder
+        raise UsageError(f"{path}: cannot make a folder: {error.strerror or error}. Choose another folder") from error

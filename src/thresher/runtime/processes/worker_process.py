@@ -1,0 +1,389 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A worker in its own process: receives tasks from the driver, runs them, and sends back their outputs.
+
+Calls wait in a local queue, so that a worker always has its next one at hand. A generator whose credit is used up is
+parked, and the next call starts. Messages are handled between two outputs of a call; commits come before new calls.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from thresher.credentials import message_of, redacted, traceback_of
+from thresher.errors import ThresherError
+from thresher.runtime.crashes.evidence import suspicions
+from thresher.runtime.memory.large_table import take_turn
+from thresher.runtime.memory.usage import MemoryKeeper, WorkerFull, private_bytes
+from thresher.runtime.orders import Produced, TaskOrder, TaskReport
+from thresher.runtime.payloads.payload import (
+    INLINE_BYTES,
+    EncodeError,
+    Payload,
+    PayloadMissing,
+    PayloadStore,
+    encode,
+    spill,
+)
+from thresher.runtime.processes import messages as msg
+from thresher.runtime.processes.wire import Link, PeerGone
+from thresher.runtime.worker.call_record import Call, calls_of
+from thresher.runtime.worker.stage_call import ABORTED, TaskAborted
+from thresher.runtime.worker.worker import SetupFailed, Worker
+from thresher.stage_errors import ControlSignal, is_out_of_memory
+
+FLUSH_EVERY_S = 0.005
+"""Maximum delay of the results of tiny tasks, which are sent together."""
+LOOK_EVERY_S = 0.001
+"""Minimum interval between two checks for messages while a call runs."""
+PAYLOAD_LOST = "payload-lost"
+"""Error of a call whose input can no longer be read."""
+KINDS = {TaskAborted: ABORTED, PayloadMissing: PAYLOAD_LOST, EncodeError: "unsendable-result"}
+REPORT_EVERY_S = 0.5
+"""Interval at which a long task reports its counts."""
+
+
+class WorkerProcess:
+    """The main loop of a worker process."""
+
+    finishes_later = False
+    """True if the last output of a call is emitted when the call is finished, and not before."""
+
+    def __init__(
+        self,
+        channel: Link,
+        worker: Worker,
+        arena: PayloadStore,
+        spill_to: str = "",
+        keeper: MemoryKeeper | None = None,
+    ) -> None:
+        self._channel, self._worker, self._arena = channel, worker, arena
+        self._spill_to, self._spilled = spill_to, 0
+        self._reader = arena.reader()
+        self._memory = keeper or MemoryKeeper()
+        self._waiting: deque[Call] = deque()
+        self._parked: dict[int, Call] = {}
+        self._suspended: set[int] = set()
+        """Ops with a suspended generator: parked, or waiting for its turn to resume."""
+        self._bit_by_bit = [worker.plan.emits_gradually(op) for op in worker.plan.ops]
+        self._running: Call | None = None
+        self._finished: list[msg.TaskUpdate] = []
+        self._has_finished_any = self._stopping = False
+        self._looked_at = self._flushed_at = 0.0
+        self._handlers: dict[type, Any] = {
+            msg.Run: self._take_run,
+            msg.Credit: self._take_credit,
+            msg.GoOn: self._take_go_on,
+            msg.GiveBack: self._take_back,
+            msg.Publish: self._publish,
+            msg.Free: self._free,
+            msg.OpenArena: lambda m: self._reader.add(m.arena, self._channel.take_fd()),
+            msg.DropArena: lambda m: self._reader.drop(m.arena),
+            msg.Stop: lambda _: setattr(self, "_stopping", True),
+        }
+
+    def serve(self) -> None:
+        """Run calls until the driver sends `Stop` or exits."""
+        while not self._stopping:
+            call = self._next_call()
+            if call is None:
+                self._memory.tidy()
+                self._flush()
+                self._look(wait=True)
+                continue
+            self._running = call
+            self._guard(self._advance, call)
+            self._running = None
+            now = time.perf_counter()
+            self._memory.after_call(now, self._reader.held_bytes)
+            if now - self._looked_at > LOOK_EVERY_S:
+                self._breathe(now)
+
+    def _tell_growth(self, now: float) -> None:
+        kept = self._memory.between_chunks(now)
+        if kept:
+            self._queue(msg.Grown(kept))
+            self._flush()
+            if self._runs_whole_unit():
+                take_turn()
+
+    def _runs_whole_unit(self) -> bool:
+        """Return True if the running call takes a unit from input to output without other workers."""
+        op = None if self._running is None else self._worker.plan.ops[self._running.op]
+        return op is not None and op.reads and op.writes
+
+    def end(self) -> None:
+        """Drop unfinished calls and tear down the stages."""
+        for call in self._parked.values():
+            self._drop(call)
+        self._worker.teardown()
+        self._flush()
+
+    # -- messages -----------------------------------------------------------------------------------------------------
+
+    def _look(self, *, wait: bool) -> None:
+        for message in self._channel.receive(wait=wait):
+            self._handlers[type(message)](message)
+        self._looked_at = time.perf_counter()
+
+    def _breathe(self, now: float) -> None:
+        self._tell_growth(now)
+        self._look(wait=False)
+        if self._channel.closed:
+            raise PeerGone("the driver is gone")
+        if now - self._flushed_at > FLUSH_EVERY_S:
+            self._flush()
+
+    def _queue(self, message: Any) -> None:
+        self._queue_done()
+        self._channel.queue(message)
+
+    def _queue_done(self) -> None:
+        if self._finished:
+            self._channel.queue(msg.Done(self._finished))
+            self._finished = []
+
+    def _flush(self) -> None:
+        self._queue_done()
+        if ended := self._reader.ended():
+            self._channel.queue(msg.Returned(ended))
+        if news := suspicions().take_news():
+            self._channel.queue(msg.Cleared(news))
+        if self._channel.has_unsent:
+            self._channel.flush()
+        self._flushed_at = time.perf_counter()
+
+    def _take_run(self, message: msg.Run) -> None:
+        suspicions().learn_all(message.suspects)
+        self._waiting.extend(calls_of(message, self._worker.plan))
+
+    def _take_credit(self, message: msg.Credit) -> None:
+        call = self._parked.pop(message.task, None)
+        if call is not None:
+            call.credit = max(0, call.credit) + message.credit
+            self._waiting.append(call)
+            return
+        for call in (*self._waiting, *([self._running] if self._running else [])):
+            if call.tasks[0].task == message.task:
+                call.earn(message.credit)
+
+    def _take_go_on(self, message: msg.GoOn) -> None:
+        call = self._parked.pop(message.task)
+        call.credit = message.credit
+        self._waiting.append(call)
+
+    def _take_back(self, message: msg.GiveBack) -> None:
+        gone = set(message.tasks)
+        for task in message.tasks:
+            call = self._parked.pop(task, None)
+            if call is not None:
+                self._drop(call)
+        kept: deque[Call] = deque()
+        for call in self._waiting:
+            staying = [task for task in call.tasks if task.task not in gone]
+            if not staying:
+                self._drop(call)
+                continue
+            if len(staying) < len(call.tasks) and call.flow is None:
+                self._give_up([task for task in call.tasks if task.task in gone])
+                call.tasks = staying
+            kept.append(call)  # payloads that it has opened already are wasted
+        self._waiting = kept
+        if message.unit:
+            self._worker.discard(message.unit, message.epoch)
+
+    def _free(self, message: msg.Free) -> None:
+        for offset in message.offsets:
+            self._arena.free(offset)
+
+    def _publish(self, message: msg.Publish) -> None:
+        unit, epoch = message.unit, message.epoch
+        try:
+            self._queue(msg.Published(unit.id, epoch, self._worker.commit(unit, epoch, message.tally)))
+        except ControlSignal:
+            raise
+        except BaseException as error:
+            text = message_of(error) if isinstance(error, OSError | ThresherError) else traceback_of(error)
+            self._queue(msg.NotPublished(unit.id, epoch, text, not isinstance(error, ThresherError)))
+        self._flush()
+
+    # -- running ------------------------------------------------------------------------------------------------------
+
+    def _next_call(self) -> Call | None:
+        """Return the first call in the queue that does not enter a suspended stage a second time."""
+        if not self._suspended:
+            return self._waiting.popleft() if self._waiting else None
+        for place, call in enumerate(self._waiting):
+            if call.is_begun:
+                self._suspended.discard(call.op)
+            elif call.op in self._suspended:
+                continue
+            del self._waiting[place]
+            return call
+        return None
+
+    def _advance(self, call: Call) -> None:
+        if kept := self._too_full_for(call):
+            self._refuse(call, kept)
+            return
+        call.is_begun = True
+        ended = self._run_flow(call, call.flow or self._start(call))
+        (self._end_call if ended else self._park)(call)
+
+    def _too_full_for(self, call: Call) -> int:
+        """Return the bytes that the worker has kept from earlier calls, if too many to run this one; else 0."""
+        kept = self._memory.before_call(time.perf_counter())
+        return kept if self._has_finished_any and not call.is_begun else 0
+
+    def _refuse(self, call: Call, kept: int) -> None:
+        text = f"its worker had kept {kept // 10**6} MB from earlier calls; a new one runs this call"
+        self._fail(call, "worker-full", text, fatal=False, blamed=False)
+
+    def _guard(self, step: Callable[[Call], object], call: Call) -> None:
+        """Run one step of a call and report its failure."""
+        try:
+            step(call)
+        except (MemoryError, WorkerFull) as error:
+            self._fail(call, "out-of-memory", str(error) or "memory ran out", fatal=False)
+            gc.collect()
+            self._memory.give_back()
+        except (PeerGone, ControlSignal):
+            raise
+        except (TaskAborted, PayloadMissing, EncodeError) as error:
+            self._fail(call, KINDS[type(error)], str(error), fatal=False)
+        except ThresherError as error:
+            self._fail(call, "", str(error), fatal=not is_out_of_memory(error))
+        except (SetupFailed, OSError) as error:
+            self._fail(call, type(error).__name__, message_of(error), fatal=not is_out_of_memory(error))
+        except BaseException as error:  # a bug in Thresher or in a reader: retried, on another worker if necessary
+            self._fail(call, type(error).__name__, traceback_of(error), fatal=False)
+
+    def _run_flow(self, call: Call, flow: Iterator[Produced]) -> bool:
+        """Emit the outputs of a flow until it ends (True) or its credit is used up (False).
+
+        If no stage emits gradually, the next output is known at once: then the only output of a task is sent together
+        with its end, and the task does not wait for credit after its last output.
+        """
+        at_once = not self._bit_by_bit[call.op]
+        produced = call.held or next(flow, None)
+        call.held = None
+        while produced is not None:
+            following = next(flow, None) if at_once else None
+            is_last = at_once and following is None
+            if is_last and self.finishes_later:
+                call.held = produced  # emitted when it is finished
+                return True
+            if produced.task is not None or produced.closes:
+                self._emit(call, produced, is_last=is_last)
+                if call.credit == 0 and not is_last:
+                    call.held = following
+                    return False
+            now = time.perf_counter()
+            if not is_last and now - self._looked_at > LOOK_EVERY_S:
+                self._report_progress(call, now)
+                self._breathe(now)
+            produced = following if at_once else next(flow, None)
+        return True
+
+    def _start(self, call: Call) -> Iterator[Produced]:
+        """Open the input of a call and create its flow, which runs when it is advanced."""
+        tasks = []
+        for task in call.tasks:
+            call.opened += 1
+            if task.payload is not None:
+                tasks.append(self._reader.open(task.payload))
+        call.order = TaskOrder(call.op, call.unit, call.tasks[0].epoch, tasks, call.done)
+        call.outputs = [[] for _ in call.tasks]
+        call.told_at = time.perf_counter()
+        if not self._worker.is_ready(call.op):
+            before = private_bytes()
+            self._worker.prepare(self._worker.plan.ops[call.op])
+            self._memory.was_set_up(before)
+        call.flow = self._worker.start(call.order)
+        return call.flow
+
+    def _emit(self, call: Call, produced: Produced, *, is_last: bool) -> None:
+        payload, items = None, 0
+        if produced.task is not None:
+            payload = self._store(produced.task)
+            items = produced.task.num_items if self._worker.plan.ops[call.op].next is None else 0
+        call.outputs[produced.parent].append(msg.Output(payload, produced.unit, produced.closes, items))
+        if payload is None:
+            return
+        call.spend(payload.nbytes)
+        if call.credit and not payload.data and not is_last:
+            self._report_progress(call, self._flushed_at, at_once=True)
+
+    def _store(self, task: Any) -> Payload:
+        encoded = encode(task)
+        if encoded.nbytes < INLINE_BYTES:
+            return encoded.inline()
+        if self._spill_to:
+            self._spilled += 1
+            return spill(encoded, os.path.join(self._spill_to, f"payload-{self._arena.number}-{self._spilled}"))
+        return self._arena.put(encoded)
+
+    def _report_progress(self, call: Call, now: float, *, at_once: bool = False) -> None:
+        """Report the outputs of a running task: a large batch at once, small ones and counts at intervals."""
+        if len(call.tasks) > 1:
+            return
+        if not call.outputs[0] and not (call.emitted or self._worker.plan.ops[call.op].writes):
+            return  # if lost, it is retried alone, and reported counts would count twice
+        if not at_once and now - call.told_at < (FLUSH_EVERY_S if call.outputs[0] else REPORT_EVERY_S):
+            return
+        call.emitted = True
+        self._queue(msg.Progress(call.told(self._report(call))[0]))
+        call.told_at = time.perf_counter()
+        self._flush()
+
+    def _report(self, call: Call) -> list[TaskReport]:
+        assert call.order is not None
+        return self._worker.report(call.order)
+
+    def _park(self, call: Call) -> None:
+        self._parked[call.tasks[0].task] = call
+        self._suspended.add(call.op)
+        self._queue(msg.Parked(call.told(self._report(call))[0]))
+        self._flush()
+
+    def _end_call(self, call: Call) -> None:
+        """Handle the end of a call."""
+        self._finish(call)
+
+    def _finish(self, call: Call) -> None:
+        assert call.order is not None
+        if call.held is not None:
+            self._emit(call, call.held, is_last=True)
+        self._finished.extend(call.told(self._worker.finish(call.order)))
+        self._has_finished_any = True
+        large = call.unit.nbytes if not call.order.tasks else 0
+        call.forget()
+        if large >= INLINE_BYTES:
+            self._flush()
+
+    def _fail(self, call: Call, error: str, text: str, *, fatal: bool, blamed: bool = True) -> None:
+        self._drop(call)
+        self._queue(msg.Failed([task.task for task in call.tasks], error, redacted(text), fatal, blamed))
+        self._flush()
+
+    def _drop(self, call: Call) -> None:
+        """Drop a call in any state."""
+        if call.order is None:
+            self._give_up(call.tasks[call.opened :])
+            return
+        if call.is_begun:
+            self._suspended.discard(call.op)
+        self._worker.forget(call.order)
+        for payload in call.payloads():
+            if payload.arena == self._arena.number:
+                self._arena.free(payload.offset)
+        call.forget()
+
+    def _give_up(self, tasks: list[msg.TaskIn]) -> None:
+        for task in tasks:
+            if task.payload is not None:
+                self._reader.give_up(task.payload)

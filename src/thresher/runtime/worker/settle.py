@@ -1,0 +1,282 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which records a stage's results are: the ones it was given, fewer of them, or new ones.
+
+Whatever a stage returns, the counts add up: what came in and what was created is passed on, dropped, set aside or
+merged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from thresher.core.records.record_task import FILTERED, DroppedRows, FailedRows, Gathered, RecordTask
+from thresher.core.task import Task, give_id, items_before
+from thresher.errors import with_article
+
+if TYPE_CHECKING:
+    from thresher.core.records.reconcile import Reconciled, Reconciler
+
+
+class FlatList(list[Any]):
+    """What `process_batch` returned, where that is not one entry per task."""
+
+
+_PLAIN = (list, tuple, Task)
+"""What a stage mostly gives."""
+
+
+class Outcome(msgspec.Struct):
+    """What became of one task in one stage."""
+
+    tasks: list[Task] = []
+    """What goes on."""
+    created: int = 0
+    """New records among them."""
+    merged: int = 0
+    """Records that new ones replaced."""
+    filtered: int = 0
+    """Records that were left out without their content being known (tasks that are no batches)."""
+    dropped: list[DroppedRows] = []
+    """Records that were dropped."""
+    failed: list[FailedRows] = []
+    """Records that were set aside."""
+
+    def add(self, other: Outcome) -> None:
+        """Put the outcome of another piece behind this one."""
+        self.tasks.extend(other.tasks)
+        self.created += other.created
+        self.merged += other.merged
+        self.filtered += other.filtered
+        self.dropped.extend(other.dropped)
+        self.failed.extend(other.failed)
+
+
+def settle(given: Task, made: Any, stage_name: str) -> Outcome:
+    """The outcome of a stage that returned `made` (a task, a list, nothing) for `given`."""
+    if isinstance(made, FlatList):
+        return settle_flat([given], made, stage_name)[0]
+    if isinstance(made, Gathered):
+        return settle_gathered(given, made)
+    if made is None:
+        return _settle_nothing(given)
+    if isinstance(given, RecordTask) and (isinstance(made, RecordTask) or not isinstance(made, _PLAIN)):
+        return _settle_records(given, made, stage_name)
+    if made is given:
+        return _settle_same(given)
+    results = [made] if isinstance(made, Task) else list(made)
+    return settle_many(given, (result for result in results if result is not None), stage_name)
+
+
+def _settle_records(given: RecordTask, made: Any, stage_name: str) -> Outcome:
+    found = given.reconcile(made, stage_name)
+    _inherit(given, found.batch)
+    tasks: list[Task] = [found.batch] if found.batch.num_items else []
+    return Outcome(tasks, found.created, found.merged, 0, list(found.dropped), list(found.failed))
+
+
+def settle_judged(given: RecordTask, made: RecordTask) -> Outcome:
+    """The outcome of a stage that is known to drop records and to leave all else: nothing is to be compared."""
+    dropped, failed = made.take_dropped(), made.take_failed()
+    left = made.num_items
+    gone = sum(rows.batch.num_items for rows in dropped) + sum(rows.total for rows in failed)
+    assert left + gone == given.num_items, f"{given.num_items} records were judged, {left} are left and {gone} gone"
+    _inherit(given, made)
+    return Outcome([made] if left else [], dropped=dropped, failed=failed)
+
+
+def settle_gathered(given: Task, made: Gathered) -> Outcome:
+    """The outcome of a stage that holds records back; `given` hands on its metadata and its name."""
+    batch = made.batch
+    dropped, failed = batch.take_dropped(), batch.take_failed()
+    _inherit(given, batch)
+    tasks: list[Task] = [batch] if batch.num_items else []
+    return Outcome(tasks, 0, made.merged, 0, dropped, failed)
+
+
+def _settle_same(given: Task) -> Outcome:
+    """The outcome of a task of the author's own type that came back itself, perhaps with more or fewer records."""
+    before, now = items_before(given), given.num_items
+    tasks = [given] if now or not before else []
+    return Outcome(tasks, created=max(0, now - before), filtered=max(0, before - now))
+
+
+def _settle_nothing(given: Task) -> Outcome:
+    if isinstance(given, RecordTask):
+        return Outcome(dropped=[DroppedRows(given.as_given(), FILTERED)])
+    return Outcome(filtered=items_before(given))
+
+
+def settle_many(given: Task, results: Iterable[Any], stage_name: str) -> Outcome:
+    """The outcome of a stage that made several tasks of one."""
+    settlement = Settlement(given, stage_name)
+    outcome = Outcome()
+    for result in results:
+        outcome.add(settlement.adopt(result))
+    outcome.add(settlement.close())
+    return outcome
+
+
+class Settlement:
+    """Takes the results of one task one by one, and says at the end what became of what was given."""
+
+    def __init__(self, given: Task, stage_name: str) -> None:
+        self._given = given
+        self._stage_name = stage_name
+        self._results = 0
+        self._left = items_before(given)
+        self._created = 0
+        self._reconciler: Reconciler | None = None
+
+    def adopt(self, result: Any) -> Outcome:
+        """One result: give it its ids."""
+        ordinal = self._results
+        self._results += 1
+        if isinstance(self._given, RecordTask) and (isinstance(result, RecordTask) or not isinstance(result, Task)):
+            outcome = _outcome_of(self._reconciler_of(self._given).add(result))
+        elif isinstance(result, Task):
+            outcome = self._adopt_task(result)
+        else:
+            raise TypeError(_not_a_task(self._stage_name, result))
+        for task in outcome.tasks:
+            _inherit(self._given, task)
+            if task is not self._given:
+                give_id(task, f"{self._given.task_id}/{ordinal}")
+        return outcome
+
+    def _reconciler_of(self, given: RecordTask) -> Reconciler:
+        if self._reconciler is None:
+            self._reconciler = given.reconciler(self._stage_name, several=True)
+        return self._reconciler
+
+    def _adopt_task(self, result: Task) -> Outcome:
+        """A task that is no batch, or of which none was given: the one that was given, or a new one."""
+        if isinstance(result, RecordTask):
+            result.name_records()
+        if isinstance(self._given, RecordTask):
+            return Outcome([result], self._reconciler_of(self._given).add_task(result.num_items))
+        if result is self._given and self._left:
+            self._left = 0
+            return _settle_same(result)
+        if self._results == 1 and result.num_items == self._left:
+            self._left = 0
+            return Outcome([result])
+        self._created += result.num_items
+        return Outcome([result], result.num_items)
+
+    def close(self) -> Outcome:
+        """What became of the records that no result carries on."""
+        if self._reconciler is not None:
+            rest = self._reconciler.finish()
+            return Outcome(merged=rest.merged, dropped=list(rest.dropped))
+        if not self._left:
+            return Outcome()
+        return Outcome(merged=self._left) if self._created else _settle_nothing(self._given)
+
+
+def settle_flat(given: list[Task], results: list[Any], stage_name: str) -> list[Outcome]:
+    """The outcomes of tasks of which a stage made a list of another length, one for each.
+
+    The results are new records, children of the whole group, except those that were made of one given task. All that
+    goes on is in the first outcome, in the order of the list.
+    """
+    group = _Group(given, stage_name)
+    for result in _flattened(results):
+        group.adopt(result)
+    return group.close()
+
+
+def _flattened(results: Iterable[Any]) -> Iterator[Any]:
+    for result in results:
+        if isinstance(result, list | tuple | Iterator) and not isinstance(result, Task):
+            yield from _flattened(result)
+        elif result is not None:
+            yield result
+
+
+class _Group:
+    """Takes what a stage made of several tasks together."""
+
+    def __init__(self, given: list[Task], stage_name: str) -> None:
+        self._given = given
+        self._stage_name = stage_name
+        self._outcomes = [Outcome() for _ in given]
+        self._reconcilers = [
+            task.reconciler(stage_name, several=True) if isinstance(task, RecordTask) else None for task in given
+        ]
+        self._left = [items_before(task) for task in given]
+        """By task that is no batch: records that no result carries on yet."""
+        self._results = 0
+
+    def adopt(self, result: Any) -> None:
+        """One result: give it its ids."""
+        if not isinstance(result, Task):
+            raise TypeError(_not_a_task(self._stage_name, result))
+        ordinal, self._results = self._results, self._results + 1
+        place = next((n for n in range(len(self._given)) if self._is_made_of(result, n)), None)
+        outcome = self._new(result) if place is None else self._same(result, place)
+        for task in outcome.tasks:
+            _inherit(self._given[place or 0], task)
+            if not any(task is given for given in self._given):
+                give_id(task, f"{self._given[0].task_id}/{ordinal}")
+        tasks, outcome.tasks = outcome.tasks, []
+        self._outcomes[0].tasks.extend(tasks)
+        self._outcomes[place or 0].add(outcome)
+
+    def _is_made_of(self, result: Task, place: int) -> bool:
+        reconciler = self._reconcilers[place]
+        if result is self._given[place]:
+            return True
+        return reconciler is not None and isinstance(result, RecordTask) and reconciler.knows(result)
+
+    def _same(self, result: Task, place: int) -> Outcome:
+        reconciler = self._reconcilers[place]
+        if reconciler is not None:
+            return _outcome_of(reconciler.add(result))
+        if self._left[place]:
+            self._left[place] = 0
+            return _settle_same(result)
+        return Outcome([result], result.num_items)
+
+    def _new(self, result: Task) -> Outcome:
+        if not isinstance(result, RecordTask):
+            return Outcome([result], result.num_items)
+        reconciler = next((found for found in self._reconcilers if found is not None), None)
+        if reconciler is not None:
+            return _outcome_of(reconciler.add_new(result))
+        result.name_records()
+        return Outcome([result], result.num_items)
+
+    def close(self) -> list[Outcome]:
+        """What became of the records that no result carries on."""
+        created = any(outcome.created for outcome in self._outcomes)
+        for task, outcome, reconciler, left in zip(
+            self._given, self._outcomes, self._reconcilers, self._left, strict=True
+        ):
+            if reconciler is not None:
+                rest = reconciler.finish(replaced=created)
+                outcome.add(Outcome(merged=rest.merged, dropped=list(rest.dropped)))
+            elif left:
+                outcome.add(Outcome(merged=left) if created else _settle_nothing(task))
+        return self._outcomes
+
+
+def _outcome_of(found: Reconciled) -> Outcome:
+    tasks: list[Task] = [found.batch] if found.batch.num_items else []
+    return Outcome(tasks, found.created, 0, 0, list(found.dropped), list(found.failed))
+
+
+def _not_a_task(stage_name: str, result: Any) -> str:
+    return f"{stage_name} returned {with_article(type(result))} inside a list; give tasks, such as DocumentBatch"
+
+
+def _inherit(parent: Task, child: Task) -> None:
+    """Metadata and dataset name go from parent to child."""
+    if child is parent:
+        return
+    child.metadata = {**parent.metadata, **child.metadata}
+    child.dataset_name = child.dataset_name or parent.dataset_name
+    if not child.task_id:
+        give_id(child, parent.task_id)

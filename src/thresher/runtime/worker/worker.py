@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What one worker does with one task: runs the steps of an op, counts, and keeps the open files of units.
+
+The same class works in a process of its own, in the driver (serial) and inside other engines. A body drives it: it
+advances the iterator that `start` gives while there is credit, and carries away what is produced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from thresher.core.planning.plan import Op, Plan
+from thresher.core.resources import NodeInfo, WorkerMetadata
+from thresher.core.source import ReadContext
+from thresher.core.stage import OrderedStage, overrides
+from thresher.core.tally import Tally
+from thresher.core.unit import Unit
+from thresher.credentials import print_traceback, traceback_of
+from thresher.errors import RefusedError
+from thresher.ledger.records import CommitRecord
+from thresher.ledger.stores.commit_target import JOIN_PREFIX
+from thresher.ledger.unit_output import UnitOutput, join
+from thresher.runtime.orders import Produced, TaskOrder, TaskReport, WorkerSetup
+from thresher.runtime.processes.preload import compile_kernels
+from thresher.runtime.worker.flow import Flow
+from thresher.runtime.worker.score_keeper import ScoreKeeper, introduce
+from thresher.stage_errors import ControlSignal
+
+
+class SetupFailed(Exception):
+    """A stage's `setup` failed again and again, or its `setup_on_node` failed."""
+
+
+SETUP_ATTEMPTS = 3
+
+
+class Worker:
+    """Runs ops on tasks."""
+
+    flow_type: type[Flow] = Flow
+    """What its orders become."""
+
+    def __init__(self, setup: WorkerSetup) -> None:
+        self.plan = setup.plan
+        self._place = setup.place
+        self._metadata = setup.metadata
+        self._ready: list[int] = []
+        """Stages that are set up, in that order."""
+        self._ready_ops: set[int] = set()
+        """Ops all of whose stages are."""
+        self._in_order = {op.index for op in self.plan.ops if _has_ordered_stage(self.plan, op)}
+        """Ops with a stage that needs the tasks of a unit in order."""
+        self._context = ReadContext(setup.plan.settings.chunk_bytes, setup.plan.settings.max_record_bytes)
+        self._outputs: dict[tuple[str, int], UnitOutput] = {}
+        self._kept: dict[tuple[str, int], tuple[Op, dict[int, Any]]] = {}
+        """By unit and epoch: what stages keep that need its tasks in order, and the op they are in."""
+        self._flows: dict[int, Flow] = {}
+        introduce(setup.plan)
+        self._scores = ScoreKeeper(setup.plan) if setup.plan.scores is not None else None
+
+    # -- running ------------------------------------------------------------------------------------------------------
+
+    def start(self, order: TaskOrder) -> Iterator[Produced]:
+        """Run an order; advance the iterator to its end, then call `finish`."""
+        op = self.plan.ops[order.op]
+        if not self.is_ready(op.index):
+            self.prepare(op)
+        context = replace(self._context, done=order.done) if order.done else self._context
+        output = self._output(order) if op.writes else None
+        flow = self.flow_type(self.plan, op, order, context, output)
+        flow.scores = self._scores
+        if order.unit is not None and op.index in self._in_order:
+            flow.kept = self._kept.setdefault((order.unit.id, order.epoch), (op, {}))[1]
+        self._flows[id(order)] = flow
+        return flow.run()
+
+    def flow_of(self, order: TaskOrder) -> Flow:
+        """The flow of an order that was started."""
+        return self._flows[id(order)]
+
+    def report(self, order: TaskOrder) -> list[TaskReport]:
+        """What happened since the last report, one entry per task of the order; also while it still runs."""
+        return self._flows[id(order)].take_reports()
+
+    def finish(self, order: TaskOrder) -> list[TaskReport]:
+        """The last report of an order."""
+        return self._flows.pop(id(order)).take_reports()
+
+    def forget(self, order: TaskOrder) -> None:
+        """Drop an order that will not be finished."""
+        self._flows.pop(id(order), None)
+
+    def prepare(self, op: Op, metadata: WorkerMetadata | None = None) -> None:
+        """Set up the stages of an op that are not set up yet; `metadata`: where the worker is another one for them."""
+        for step in op.steps:
+            if step.stage not in self._ready:
+                self._set_up(step.stage, metadata or self._metadata)
+                self._ready.append(step.stage)
+        self._ready_ops.add(op.index)
+
+    def _set_up(self, number: int, metadata: WorkerMetadata) -> None:
+        stage = self.plan.stages[number]
+        if not overrides(stage, "setup"):
+            return
+        for attempt in range(1, SETUP_ATTEMPTS + 1):
+            try:
+                stage.setup(metadata)
+                return
+            except RefusedError as error:  # a mistake of the user, which no second attempt mends
+                raise SetupFailed(str(error)) from error
+            except ControlSignal:
+                raise
+            except BaseException as error:
+                if attempt == SETUP_ATTEMPTS:
+                    text = traceback_of(error)
+                    raise SetupFailed(f"{stage.name}.setup failed {attempt} times:\n{text}") from error
+
+    def is_ready(self, op: int) -> bool:
+        """Whether all stages of an op are set up."""
+        return op in self._ready_ops
+
+    # -- units --------------------------------------------------------------------------------------------------------
+
+    def _output(self, order: TaskOrder) -> UnitOutput | None:
+        assert order.unit is not None, "an op that writes is given the unit"
+        op = self.plan.ops[order.op]
+        if op.steps[-1].kind == "join":
+            return None
+        key = (order.unit.id, order.epoch)
+        found = self._outputs.get(key)
+        if found is None:
+            assert self._place is not None, "a plan with a writer has a place to commit to"
+            found = UnitOutput(self._place, self.plan.sink, order.unit, order.epoch, self.plan.source)
+            if self.plan.scores is not None and self.plan.scores.keep:
+                found.keep_scores(self.plan.scores.columns)
+            self._outputs[key] = found
+        return found
+
+    def commit(self, unit: Unit, epoch: int, tally: Tally) -> CommitRecord:
+        """Publish what was written for a unit."""
+        output = self._outputs.pop((unit.id, epoch), None)
+        assert self._place is not None, "a plan with a writer has a place to commit to"
+        if output is None and unit.id.startswith(JOIN_PREFIX):
+            assert self.plan.sink is not None, "parts are joined for a writer"
+            return join(self._place, self.plan.sink, unit)
+        if output is None:
+            output = UnitOutput(self._place, self.plan.sink, unit, epoch)
+        op, kept = self._kept.pop((unit.id, epoch), (None, {}))
+        if op is not None:
+            flow = Flow(self.plan, op, TaskOrder(op.index, unit, epoch, []), ReadContext(), output)
+            flow.scores, flow.kept = self._scores, kept
+            tally.add(flow.end_unit().tally)
+        return output.commit(tally)
+
+    def discard(self, unit_id: str, epoch: int) -> None:
+        """Remove what was written for epochs of a unit before `epoch`."""
+        for key in [key for key in self._outputs if key[0] == unit_id and key[1] < epoch]:
+            self._outputs.pop(key).abort()
+            self._kept.pop(key, None)
+
+    def teardown(self) -> None:
+        """End: files of unfinished units are removed, stages are torn down."""
+        for output in self._outputs.values():
+            output.abort()
+        self._outputs.clear()
+        self._kept.clear()
+        self._ready_ops.clear()
+        while self._ready:
+            stage = self.plan.stages[self._ready.pop()]
+            try:
+                stage.teardown()
+            except ControlSignal:
+                raise
+            except BaseException as error:  # whatever it is, the other stages must still be torn down
+                print_traceback(error)
+
+
+def _has_ordered_stage(plan: Plan, op: Op) -> bool:
+    return any(isinstance(plan.stages[step.stage], OrderedStage) for step in op.steps)
+
+
+def set_up_node(setup: WorkerSetup, node: NodeInfo | None = None) -> None:
+    """Set up a machine, once, before any worker is set up; `node` names one of a cluster.
+
+    Raises `SetupFailed`.
+    """
+    compile_kernels(setup.plan, setup.announce, and_the_rest=node is None)
+    for stage in setup.plan.stages:
+        if overrides(stage, "setup_on_node"):
+            try:
+                stage.setup_on_node(node or NodeInfo(), WorkerMetadata())
+            except ControlSignal:
+                raise
+            except BaseException as error:
+                raise SetupFailed(f"{stage.name}.setup_on_node failed:\n{traceback_of(error)}") from None

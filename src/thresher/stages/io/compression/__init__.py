@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compressed files: content detection, and unpacking piece by piece."""

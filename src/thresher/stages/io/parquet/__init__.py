@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Parquet: units, reading, salvage of damaged files, schemas and writing."""

@@ -1,0 +1,313 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stages that judge documents: `Score` writes scores, `Filter` drops by a value, `ScoreFilter` scores and drops."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from thresher.core.documents.batch import DocumentBatch
+from thresher.core.resources import NodeInfo, WorkerMetadata
+from thresher.core.scores import JudgingStage, ScoredRule, Verdict, column_name
+from thresher.core.stage import ProcessingStage
+from thresher.stages.text.columns.chain import as_chain, chain_problems, field_name, per_link, unique_names
+from thresher.stages.text.judging.link import (
+    Link,
+    filter_link,
+    keep_function,
+    rule_name,
+    score_fields,
+    score_link,
+    threshold_of,
+)
+from thresher.stages.text.judging.rule import CountRule, DocumentFilter
+
+
+class TextJudge(JudgingStage[DocumentBatch, DocumentBatch]):
+    """Base of `Score` and `ScoreFilter`: a chain of rules over the texts of a batch."""
+
+    looks_at_inputs_only = True
+
+    _judges: list[Any]
+
+    @abstractmethod
+    def make_links(self) -> list[Link]:
+        """Return the rules in order."""
+
+    def links(self) -> list[Link]:
+        """Return the rules in order; they are rebuilt only after a change of the stage's name, rules or columns."""
+        own = (vars(self).get(name) for name in ("text_field", "score_field", "invert"))
+        key = (self.name, *own, *self._judges)
+        made: tuple[Any, list[Link]] | None = self.__dict__.get("_made_links")
+        if made is None or len(made[0]) != len(key) or any(a is not b for a, b in zip(made[0], key, strict=True)):
+            made = self.__dict__["_made_links"] = (key, self.make_links())
+        return made[1]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_made_links"}
+
+    def inputs(self) -> tuple[list[str], list[str]]:
+        """Return the columns that hold the texts."""
+        return ["data"], list(dict.fromkeys(link.text_field for link in self.make_links()))
+
+    def outputs(self) -> tuple[list[str], list[str]]:
+        """Return the columns that receive scores."""
+        return ["data"], [link.score_field for link in self.make_links() if link.score_field is not None]
+
+    def check_before_run(self) -> list[str]:
+        """Return the problems that the rules report."""
+        return chain_problems(self._judges)
+
+    def setup_on_node(self, node_info: NodeInfo | None = None, worker_metadata: WorkerMetadata | None = None) -> None:
+        """Check or download the models of the rules."""
+        _call_each(self._judges, "model_check_or_download")
+
+    def setup(self, worker_metadata: WorkerMetadata | None = None) -> None:
+        """Load the models of the rules."""
+        _call_each(self._judges, "load_model")
+
+    def preloads(self) -> list[str]:
+        """Return the kernels that count for its rules."""
+        counts = [count for link in self.links() for count in link.needs]
+        if not counts:
+            return []
+        from thresher.kernels.counts.groups import modules_of
+
+        return ["thresher.stages.text.judging.evaluate", *modules_of(counts), "thresher.kernels.json.text"]
+
+    def needs_arrow(self) -> bool:
+        """Return True if scores are written to columns; texts alone are found in the lines."""
+        return not self.only_judges or bool(self.outputs()[1])
+
+    def process(self, task: DocumentBatch) -> DocumentBatch:
+        """Judge every document by the rules in order; the first one that rejects it is the drop reason."""
+        from thresher.stages.text.judging.evaluate import apply_judgements, evaluate_rules, score_all
+
+        links = self.links()
+        if self.also_scores is not None:
+            others = [stage for stage in self.also_scores if isinstance(stage, TextJudge)]
+            score_all(task, [*links, *(link for stage in others for link in stage.links())])
+        return apply_judgements(task, links, evaluate_rules(task, links, self._links_beside))
+
+    def verdicts(self, batch: DocumentBatch) -> Iterator[Verdict]:
+        """Yield the verdicts of this stage and those of `beside`, if formulas over counts determine all of them."""
+        from thresher.stages.text.judging.verdicts import can_compute_verdicts, verdicts
+
+        stages = (self, *self.beside)
+        chains = [stage.links() for stage in stages if isinstance(stage, TextJudge) and stage.only_judges]
+        if len(chains) < len(stages) or not can_compute_verdicts(batch, chains):
+            return iter(())
+        return verdicts(batch, chains, scores_kept=self.also_scores is not None)
+
+    def _links_beside(self) -> list[Link]:
+        return [link for stage in self.beside if isinstance(stage, TextJudge) for link in stage.links()]
+
+    @property
+    def only_judges(self) -> bool:
+        """Return False if a subclass has its own `process`."""
+        return type(self).process is TextJudge.process
+
+    def scored_rules(self) -> list[ScoredRule]:
+        """Return the rules as the score sidecar names them."""
+        return [ScoredRule(link.rule, link.judge, link.text_field, link.score_field) for link in self.make_links()]
+
+
+class ScoreFilter(TextJudge):
+    """Score each document's text and drop the documents that a rule rejects; a list of rules is applied in order."""
+
+    def __init__(
+        self,
+        filter_obj: DocumentFilter | list[DocumentFilter],
+        text_field: str | list[str] = "text",
+        score_field: str | list[str | None] | None = None,
+        invert: bool | list[bool] = False,
+    ) -> None:
+        """`score_field` names the column for the score, if any; `invert` keeps what the rule would drop."""
+        self.filter_obj, self.text_field, self.score_field, self.invert = filter_obj, text_field, score_field, invert
+        self._judges = as_chain("ScoreFilter", "filter_obj", filter_obj)
+        self.make_links()
+
+    def make_links(self) -> list[Link]:
+        """Return the rules in order."""
+        count, kind = len(self._judges), type(self).__name__
+        texts = per_link(kind, "text_field", self.text_field, count)
+        scores = score_fields(kind, self.score_field, count)
+        inverted = per_link(kind, "invert", self.invert, count)
+        rules = unique_names([rule_name(judge) for judge in self._judges])
+        return [
+            filter_link(
+                kind,
+                judge,
+                rules[n],
+                (field_name(kind, "text_field", texts[n]), scores[n]),
+                bool(inverted[n]),
+                column_name(self.name, rules[n]),
+            )
+            for n, judge in enumerate(self._judges)
+        ]
+
+
+class Score(TextJudge):
+    """Write the score of each document's text, by a function or a rule, into a column; nothing is dropped."""
+
+    def __init__(
+        self,
+        score_fn: Callable[[str], Any] | DocumentFilter | list[Callable[[str], Any] | DocumentFilter],
+        score_field: str | list[str],
+        text_field: str | list[str] = "text",
+    ) -> None:
+        """`score_fn` receives a text and returns a score, or is a `DocumentFilter`; a list needs a list of columns."""
+        self.score_fn, self.score_field, self.text_field = score_fn, score_field, text_field
+        self._judges = as_chain("Score", "score_fn", score_fn)
+        self.make_links()
+
+    def make_links(self) -> list[Link]:
+        """Return the rules in order."""
+        count, kind = len(self._judges), type(self).__name__
+        texts = per_link(kind, "text_field", self.text_field, count)
+        scores = [field_name(kind, "score_field", name) for name in score_fields(kind, self.score_field, count)]
+        rules = unique_names([rule_name(judge) for judge in self._judges])
+        return [
+            score_link(
+                kind,
+                judge,
+                rules[n],
+                (field_name(kind, "text_field", texts[n]), scores[n]),
+                column_name(self.name, rules[n]),
+            )
+            for n, judge in enumerate(self._judges)
+        ]
+
+
+class Filter(JudgingStage[DocumentBatch, DocumentBatch]):
+    """Keep documents by the value of a column, as a function or the `keep_document` of a rule decides."""
+
+    looks_at_inputs_only = True
+
+    def __init__(
+        self,
+        filter_fn: Callable[[Any], bool] | DocumentFilter | list[Callable[[Any], bool] | DocumentFilter],
+        filter_field: str | list[str],
+        invert: bool | list[bool] = False,
+    ) -> None:
+        """`filter_fn` receives the value, or `None` for a record without one; a list of functions is a chain."""
+        self.filter_fn, self.filter_field, self.invert = filter_fn, filter_field, invert
+        self._judges = as_chain("Filter", "filter_fn", filter_fn)
+        for judge in self._judges:
+            keep_function(judge)
+        self._fields = [field_name("Filter", "filter_field", name) for name in self._spread("filter_field")]
+        self._inverted = [bool(flag) for flag in self._spread("invert")]
+
+    @property
+    def only_judges(self) -> bool:
+        """Return False if a subclass has its own `process`."""
+        return type(self).process is Filter.process
+
+    def _spread(self, parameter: str) -> list[Any]:
+        return per_link("Filter", parameter, getattr(self, parameter), len(self._judges))
+
+    def inputs(self) -> tuple[list[str], list[str]]:
+        """Return the columns that are judged."""
+        return ["data"], list(dict.fromkeys(self._fields))
+
+    def check_before_run(self) -> list[str]:
+        """Return the problems that the rules report."""
+        return chain_problems(self._judges)
+
+    def setup(self, worker_metadata: WorkerMetadata | None = None) -> None:
+        """Load the models of the rules."""
+        _call_each(self._judges, "load_model")
+
+    def process(self, task: DocumentBatch) -> DocumentBatch:
+        """Judge every record by the functions in order."""
+        rules = unique_names([rule_name(judge) for judge in self._judges])
+        for rule, judge, field, invert in zip(rules, self._judges, self._fields, self._inverted, strict=True):
+            keep, values = keep_function(judge), task.values(field)
+            dropped = [row for row, value in enumerate(values) if bool(keep(value)) is invert]
+            if dropped:
+                task = task.drop(dropped, rule, [values[row] for row in dropped], threshold_of(judge))
+        return task
+
+
+def _call_each(judges: Sequence[Any], method: str) -> None:
+    for judge in judges:
+        found = getattr(judge, method, None)
+        if callable(found):
+            found()
+
+
+# -- rule sets ------------------------------------------------------------------------------------------------------
+
+
+class Check(CountRule):
+    """One check of a set: a score and the bounds of what is kept. A subclass defines how the score is computed."""
+
+    def __init__(self, reason: str, parameter: str, *, low: float | None = None, high: float | None = None) -> None:
+        """`reason` is the name of the check in reports, `parameter` the parameter of the set that holds its bound."""
+        self.name, self.parameter, self.low, self.high = reason, parameter, low, high
+
+    def allowed(self) -> tuple[float, float]:
+        """Allow scores within the bounds, which are inclusive."""
+        return -math.inf if self.low is None else self.low, math.inf if self.high is None else self.high
+
+    def thresholds(self) -> dict[str, Any]:
+        """Return the bound, under the parameter name of the set."""
+        bound = self.low if self.low is not None else self.high
+        return {} if bound is None else {self.parameter: bound}
+
+
+class RuleSet(ScoreFilter):
+    """A stage that applies a list of checks in order; the first check that rejects a document is its drop reason.
+
+    Reports name the check: `GopherQualityFilter/gopher_short_doc`, `GopherQualityFilter/gopher_long_doc`, …
+    """
+
+    zero_turns_off = True
+    """A bound of 0 disables a check, like `None`."""
+
+    def __init__(self, checks: Sequence[CountRule], text_field: str = "text") -> None:
+        """`checks` are built from the parameters of the set, without disabled ones."""
+        super().__init__(list(checks), text_field)
+
+
+# -- all rules on one document, for `thresher why` --------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Judged:
+    """The result of one rule for one document."""
+
+    rule: str
+    """The name of the rule in reports."""
+    score: Any
+    """The score; `None` if the document has no text for the rule."""
+    threshold: Any
+    """The threshold of the rule; `None` for a stage that only writes scores."""
+    kept: bool
+    """True if the rule keeps the document."""
+
+
+def judged_rules(stage: ProcessingStage[Any, Any], batch: DocumentBatch) -> list[Judged]:
+    """Return the result of every rule of a stage for the first document of a batch; empty for a stage without rules."""
+    if isinstance(stage, TextJudge):
+        return [_judged_text(link, batch) for link in stage.links()]
+    if isinstance(stage, Filter):
+        rules = zip(stage._judges, stage._fields, stage._inverted, strict=True)
+        return [_judged_value(judge, batch.values(name)[0], inverted) for judge, name, inverted in rules]
+    return []
+
+
+def _judged_text(link: Link, batch: DocumentBatch) -> Judged:
+    text = batch.values(link.text_field)[0]
+    if not isinstance(text, str):
+        return Judged(link.rule, None, link.threshold, False)
+    score = link.score(text)
+    kept = link.keep is None or bool(link.keep(score)) is not link.invert
+    return Judged(link.rule, score, link.threshold, kept)
+
+
+def _judged_value(judge: Any, value: Any, inverted: bool) -> Judged:
+    return Judged(rule_name(judge), value, threshold_of(judge), bool(keep_function(judge)(value)) is not inverted)

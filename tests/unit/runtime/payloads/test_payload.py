@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tasks come back from their bytes as they went in."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from thresher.core.documents.batch import DocumentBatch
+from thresher.core.documents.records import RawLines, RecordIds
+from thresher.core.task import FileGroupTask, RawChunk, Task
+from thresher.runtime.payloads.payload import (
+    ALIGNMENT,
+    Encoded,
+    EncodeError,
+    Payload,
+    decode_inline,
+    encode,
+    layout,
+    read_spilled,
+    spill,
+)
+
+
+def there_and_back(task: Task) -> Task:
+    return decode_inline(encode(task).inline())
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | st.binary(),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+        max_leaves=20,
+    )
+)
+def test_any_plain_data_survives(data: object) -> None:
+    task = Task("set", data, {"k": 1})
+    back = there_and_back(task)
+    assert type(back) is Task
+    assert (back.data, back.dataset_name, back.metadata) == (data, "set", {"k": 1})
+
+
+@given(st.lists(st.integers(0, 5000), min_size=1, max_size=6))
+def test_parts_lie_aligned_and_apart(lengths: list[int]) -> None:
+    starts, total = layout(lengths)
+    assert all(start % ALIGNMENT == 0 for start in starts)
+    ends = [start + length for start, length in zip(starts, lengths, strict=True)]
+    assert all(end <= start for end, start in zip(ends, starts[1:], strict=False))
+    assert total == ends[-1]
+
+
+@given(st.lists(st.binary(max_size=300), min_size=1, max_size=4), st.binary(min_size=1, max_size=200))
+def test_what_is_written_in_a_row_lies_where_the_layout_says(buffers: list[bytes], head: bytes) -> None:
+    encoded = Encoded(head, [memoryview(b) for b in buffers], (len(head), *map(len, buffers)))
+    written = b"".join(encoded.laid_out())
+    starts, total = layout(encoded.lengths)
+    assert len(written) == total == encoded.nbytes == encoded.inline().nbytes
+    for start, part in zip(starts, [head, *buffers], strict=True):
+        assert written[start : start + len(part)] == part
+
+
+def test_a_small_task_is_one_part() -> None:
+    assert encode(Task(data=[1, 2, 3])).inline().lengths == ()
+
+
+def test_the_lines_of_a_batch_are_not_copied_by_the_reader() -> None:
+    lines = [b'{"id": %d, "text": "%s"}' % (n, b"x" * 100) for n in range(100)]
+    raw = RawLines.join(lines)
+    ids = RecordIds((("abc:", "a.jsonl"),), np.arange(100, dtype=np.int64))
+    payload = encode(DocumentBatch.from_lines(raw, ids, "d")).inline()
+    assert len(payload.lengths) > 1
+
+    back = decode_inline(payload)
+    assert isinstance(back, DocumentBatch)
+    assert back.raw_lines is not None
+    assert back.ids is not None
+    assert [bytes(line) for line in back.raw_lines.lines()] == lines
+    assert back.ids.strings() == ids.strings()
+    assert memoryview(back.raw_lines.buffer).readonly
+    assert memoryview(back.raw_lines.buffer).obj is payload.data
+
+
+def test_a_table_survives() -> None:
+    table = pa.table({"text": ["a" * 1000, None, "ü"] * 50, "n": [1, 2, None] * 50})
+    back = there_and_back(DocumentBatch(table))
+    assert isinstance(back, DocumentBatch)
+    assert back.to_pyarrow().equals(table)
+
+
+def test_a_chunk_survives() -> None:
+    chunk = RawChunk(b'{"a":1}\n' * 1000, 17, ("abc:", "a.jsonl"))
+    back = there_and_back(chunk)
+    assert isinstance(back, RawChunk)
+    assert bytes(back.data) == chunk.data
+    assert (back.offset, back.source) == (17, ("abc:", "a.jsonl"))
+
+
+def test_an_array_that_could_be_changed_can_still_be_changed_and_changes_nothing_else() -> None:
+    payload = encode(Task(data=np.zeros(10_000))).inline()
+    first, second = decode_inline(payload), decode_inline(payload)
+    first.data += 1
+    assert first.data.sum() == 10_000
+    assert second.data.sum() == 0
+    assert decode_inline(payload).data.sum() == 0
+
+
+def test_a_read_only_array_stays_read_only() -> None:
+    array = np.zeros(10_000)
+    array.flags.writeable = False
+    assert not there_and_back(Task(data=array)).data.flags.writeable
+
+
+def test_a_class_that_plain_pickle_cannot_find_travels_by_value() -> None:
+    class Local(Task):
+        """Known in this function alone."""
+
+    back = there_and_back(Local(data=lambda x: x + 1))
+    assert back.data(1) == 2
+    assert type(back) is Local  # in one process it is the very same class
+
+
+def test_a_class_of_the_main_script_travels_by_value_from_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    import __main__
+
+    class InMain(Task):
+        """As if the main script had defined it."""
+
+    InMain.__module__, InMain.__qualname__ = "__main__", "InMain"
+    monkeypatch.setattr(__main__, "InMain", InMain, raising=False)
+    by_name = encode(InMain(data=1)).head
+    by_value = encode(InMain(data=1), from_main=True).head
+    monkeypatch.delattr(__main__, "InMain")
+    with pytest.raises(AttributeError):
+        decode_inline(Payload((), by_name))
+    assert decode_inline(Payload((), by_value)).data == 1
+
+
+def test_what_cannot_be_sent_is_named_with_a_way_out() -> None:
+    with pytest.raises(EncodeError, match=r"Task cannot be sent to another process.*setup"):
+        encode(Task(data=threading.Lock()))
+
+
+@pytest.mark.parametrize("data", [list(b"x" * 200_000), list(range(50_000)), np.arange(50_000)])
+def test_a_spilled_task_is_read_from_its_file(tmp_path: Path, data: Any) -> None:
+    payload = spill(encode(Task(data=data)), str(tmp_path / "payload"))
+    assert np.array_equal(read_spilled(payload).data, data)
+    assert (tmp_path / "payload").stat().st_size == payload.nbytes
+
+
+def test_file_groups_survive() -> None:
+    assert there_and_back(FileGroupTask(data=["a", "b"])).data == ["a", "b"]

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every text stage gives an empty batch for an empty batch, whatever its columns are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from tests.unit.core.json_batches import batch_of
+from tests.unit.stages.text.modifiers.test_every_modifier import MODIFIERS
+from tests.unit.stages.text.rules.all_rules import COUNTED, PLAIN
+from thresher import (
+    AddId,
+    C4BadWordsFilter,
+    C4QualityFilter,
+    DocumentBatch,
+    DocumentJoiner,
+    DocumentSplitter,
+    DocumentStatistics,
+    Filter,
+    FineWebQualityFilter,
+    GopherQualityFilter,
+    GopherRepetitionFilter,
+    Modify,
+    SamplerFilter,
+    Score,
+    ScoreFilter,
+    WordCountFilter,
+)
+from thresher.core.registry import entries
+from thresher.core.stage import ProcessingStage
+
+STAGES: dict[str, Callable[[], ProcessingStage[Any, Any]]] = {
+    "AddId": lambda: AddId("new"),
+    "DocumentJoiner": lambda: DocumentJoiner(),
+    "DocumentJoiner-limited": lambda: DocumentJoiner(max_length=5, length_field="n", drop_segment_id_field=False),
+    "DocumentSplitter": lambda: DocumentSplitter(","),
+    "DocumentStatistics": lambda: DocumentStatistics(),
+    "Filter": lambda: Filter(bool, "n"),
+    "Modify": lambda: Modify(str.upper),
+    "Score": lambda: Score(WordCountFilter(), "words"),
+    "ScoreFilter": lambda: ScoreFilter([WordCountFilter(), *PLAIN.values()]),
+    "ScoreFilter-compiled": lambda: ScoreFilter(list(COUNTED.values())),
+    "ScoreFilter-noted": lambda: ScoreFilter(WordCountFilter(), score_field="words"),
+    "Modify-all": lambda: Modify(list(MODIFIERS)),
+    "C4BadWordsFilter": lambda: C4BadWordsFilter({"en": ["bad"]}),
+    "C4QualityFilter": lambda: C4QualityFilter(),
+    "FineWebQualityFilter": lambda: FineWebQualityFilter(),
+    "GopherQualityFilter": lambda: GopherQualityFilter(),
+    "GopherRepetitionFilter": lambda: GopherRepetitionFilter(),
+    "SamplerFilter": lambda: SamplerFilter(0.5),
+}
+EMPTY: dict[str, Callable[[], DocumentBatch]] = {
+    "no columns": lambda: DocumentBatch([]),
+    "columns": lambda: DocumentBatch([{"text": "a", "segment_id": 0, "id": "x", "n": 1}]).take([]),
+    "lines": lambda: batch_of([{"text": "a", "segment_id": 0, "id": "x", "n": 1}]).take([]),
+}
+NEEDS_FILES = {"Decontamination", "TokenCounter", "UrlBlocklistFilter"}
+
+
+def test_every_stage_is_here() -> None:
+    known = {name for name, entry in entries().items() if entry.kind == "stage" and ".text." in entry.target}
+    assert {name.split("-")[0] for name in STAGES} == known - NEEDS_FILES
+
+
+@pytest.mark.parametrize("empty", EMPTY)
+@pytest.mark.parametrize("stage", STAGES)
+def test_nothing_in_is_nothing_out(stage: str, empty: str) -> None:
+    made = STAGES[stage]().process(EMPTY[empty]())
+    results = list(made) if isinstance(made, list | Iterator) else [made]
+    assert [len(result) for result in results] in ([0], [])
