@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What failing machines cost a long job, in virtual time: 1,000 nodes, 24 hours, about a million tasks.
+"""Measure what failing machines cost a long job, in virtual time: 1,000 nodes, 24 hours, about a million tasks.
 
 1 % of the nodes fail in every hour, each with its workers and all that they held, and is replaced after 10 minutes. The
 time to the end is compared with that of the same job on machines that never fail. Two jobs: all stages in one call on

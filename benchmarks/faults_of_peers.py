@@ -37,7 +37,7 @@ WORKER_WORDS = {"thresher": "thresher-w", peers.DATATROVE.title: "multiprocess",
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of one fault."""
+    """The outcome of one fault."""
 
     exits: tuple[str, ...]  # how the command ended, first and again
     lost: int  # good records that are not in the output

@@ -52,7 +52,7 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """What one run of a command cost."""
+    """The cost of one run of a command."""
 
     wall_s: float  # start of the process to its end
     cpu_s: float  # user and system time of the whole tree
@@ -194,8 +194,8 @@ def run_once(command: Command, memory: bool = False) -> Measurement:
 
 
 def _environment(command: Command) -> dict[str, str]:
-    """What the command sees; a setting of this shell against byte code would make every start compile anew, and what is
-    compiled in the background would disturb the others."""
+    """Return the environment of the command, without what would distort the measurement: a setting against byte code
+    would make every start compile again, and compiling in the background would disturb the others."""
     inherited = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     return {**inherited, "THRESHER_BACKGROUND_COMPILE": "0", **command.env}
 
@@ -252,7 +252,7 @@ def _end_leftovers() -> None:
 
 
 def _reap(pid: int) -> bool:
-    """Whether the process has ended; a grandchild is reaped by its own parent and counts as still there."""
+    """Return True if the process has ended; a grandchild is reaped by its own parent and counts as still there."""
     try:
         return os.waitpid(pid, os.WNOHANG)[0] == pid
     except ChildProcessError:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the ledger costs: the same copy with it and with `--no-ledger`, for small blocks and for the usual ones.
+"""Measure the cost of the ledger: the same copy with it and with `--no-ledger`, for small blocks and for usual ones.
 
 Both write the same files and sync them; the ledger adds a record for every unit, the event log and the report. Its size
 is that of the whole run folder, against the input.

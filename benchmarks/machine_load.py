@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What else the machine is doing: a measurement taken beside other work says little, and should say that it is one."""
+"""Find out what else the machine is doing, so that a measurement taken beside other work can say so."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ class MemorySample:
 
     @property
     def total_bytes(self) -> int:
-        """What the tree costs the machine."""
+        """Return the bytes of memory that the process tree takes from the machine."""
         return self.pss_bytes + self.unmapped_bytes
 
 

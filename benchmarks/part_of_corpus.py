@@ -26,7 +26,7 @@ PARTS = 8
 
 @dataclass(frozen=True)
 class Comparison:
-    """What is compared."""
+    """A comparison of our recipe with another tool."""
 
     name: str  # of the results
     title: str  # for tables

@@ -54,7 +54,7 @@ ALL = (DATATROVE, DATATROVE_RULES, NEMO, DATA_JUICER)
 
 
 def available(peer: Peer) -> bool:
-    """Whether a peer can be measured here; if not, one line says why."""
+    """Return True if a peer can be measured here; if not, print one line that says why."""
     if os.environ.get("THRESHER_BENCH_PEERS", "1") == "0":
         print(f"  {peer.title} is left out: THRESHER_BENCH_PEERS is 0", file=sys.stderr)
         return False

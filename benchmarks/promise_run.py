@@ -68,7 +68,7 @@ def upper_first(text: str) -> str:
 
 
 def stages_of(name: str) -> list[Stage]:
-    """What stands between reader and writer."""
+    """Return the stages between reader and writer."""
     rewriting: list[Stage] = [ScoreFilter(WordCountFilter(1, 10**9)), Modify(upper_first)]
     known: dict[str, list[Stage]] = {
         "records of 200 MB": rewriting,

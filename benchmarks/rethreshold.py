@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What keeping scores costs, and what `thresher rethreshold` saves against a full run with the new threshold.
+"""Measure what keeping scores costs, and what `thresher rethreshold` saves against a full run with the new threshold.
 
 Each round runs a plain run, a run that keeps its scores, a full run with another threshold, and `rethreshold` to the
 same threshold from the kept scores. The outputs of the last two are compared byte for byte.

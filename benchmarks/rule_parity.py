@@ -41,7 +41,7 @@ RULES: list[Rule] = [
 
 
 class Difference(NamedTuple):
-    """What one rule says here and there."""
+    """How often the scores and decisions of one rule differ between two tools."""
 
     scores: int
     """Documents with another score."""

@@ -74,7 +74,7 @@ def _every(file: Path, step: int) -> list[bytes]:
 
 
 def _ours(stage: Any, texts: list[str]) -> list[dict[str, str]]:
-    """What a stage of ours says about each text, as the script of datatrove writes it."""
+    """Return the decision of one of our stages on each text, in the form that the script of datatrove writes."""
     left = stage.process(DocumentBatch([{"place": place, "text": text} for place, text in enumerate(texts)]))
     said: list[dict[str, str]] = [{} for _ in texts]
     for place, text in zip(left.values("place"), left.values("text"), strict=True):

@@ -53,7 +53,7 @@ class Recorded:
     stream_of: dict[int, str] = field(default_factory=dict)
 
     def behaviour(self) -> Behaviour:
-        """What the ops did on average."""
+        """Return the average behaviour of the ops."""
         ops = []
         for op in self.spec.ops:
             ended = len(self.busy_s[op.index]) or 1

@@ -25,7 +25,7 @@ BURST_BLOCK = 20
 
 @dataclass(frozen=True)
 class Work:
-    """What one stage of a shape does with a task."""
+    """The work of one stage of a shape on a task."""
 
     name: str  # of the stage
     spin_s: float = 0.0  # seconds on a core
@@ -134,7 +134,7 @@ class Step(ProcessingStage[Task, Task]):
 
 
 def is_full(work: Work, number: int) -> bool:
-    """Whether an input becomes anything: so many of each block do, always the same ones."""
+    """Return True if an input leads to output: a fixed number of each block does, always the same ones."""
     if not work.burst:
         return True
     block, place = divmod(number, BURST_BLOCK)

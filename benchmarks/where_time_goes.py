@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the time goes when JSON lines are filtered by the 22 English rules: one process, one core, part by part.
+"""Measure where the time goes when the 22 English rules filter JSON lines: one process, one core, part by part.
 
 Seconds are CPU time of the thread, so that other work on the machine disturbs them little; megabytes are those of the
 input. A group of counts is worked out when the first rule needs it, for the documents that are left. The second table
@@ -78,7 +78,7 @@ class TimedGroup:
         self.watch = Stopwatch()
 
     def compute(self, work: Work, wanted: Sequence[Count], rows: Rows) -> Any:
-        """What the group computes."""
+        """Compute the counts of the group."""
         with self.watch.part(KERNEL + self.name), self.watch.part(RULES + "-"):
             return self.group.compute(work, wanted, rows)
 
@@ -153,7 +153,7 @@ def _timed(items: Iterator[Any], watch: Stopwatch, part: str) -> Iterator[Any]:
 
 
 def _parsed(chunk: RawChunk, watch: Stopwatch) -> DocumentBatch:
-    """What `parse_chunk` does for lines that are all good, in parts."""
+    """Do what `parse_chunk` does for lines that are all good, in parts."""
     view = memoryview(chunk.data)
     with watch.part(LINES):
         starts, ends = record_spans(view)

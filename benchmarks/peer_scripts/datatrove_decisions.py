@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each rule set of datatrove says about the documents of a file, every set asked alone.
+"""Write the decision of each rule set of datatrove on the documents of a file, each set applied alone.
 
 Usage: datatrove_decisions.py INPUT_FILE OUTPUT_FILE spacy|white-space
 With white-space, words lie between white space and sentences are those of thresher, so that only the rules may differ.

@@ -27,7 +27,7 @@ def filter_of(name, arguments):
 
 
 def judged(rule, text):
-    """What a rule says about a text."""
+    """Return the score and the decision of a rule for a text."""
     try:
         score = rule.score_document(text)
         return [score, bool(rule.keep_document(score))]

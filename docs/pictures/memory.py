@@ -27,7 +27,7 @@ STEP_S = 0.1
 
 
 class Run:
-    """What the log of a run says of its memory."""
+    """The memory of a run, from its log."""
 
     def __init__(self, folder: Path) -> None:
         lines = list(read_log(max((folder / "events").iterdir())))
