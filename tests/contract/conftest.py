@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.contract.ray_rows import RAY_EXECUTORS, end_ray, need_ray, rows
+from tests.contract.ray_rows import RAY_EXECUTORS, SLOW, end_ray, need_ray, rows
 from tests.memory_room import memory_beside_this_process
 from thresher import LocalExecutor, Pipeline, ProcessingStage, Resources, RunResult, SerialExecutor
 from thresher.core.stage import SinkStage, SourceStage
@@ -44,9 +44,27 @@ EXECUTORS: dict[str, MakeExecutor] = {
 }
 
 
-@pytest.fixture(params=[*EXECUTORS, *rows()])
+def make_executor(name: str) -> Any:
+    """Return a new executor; start Ray first where it needs one."""
+    if name in EXECUTORS:
+        return EXECUTORS[name]()
+    need_ray(name)
+    return RAY_EXECUTORS[name]()
+
+
+@pytest.fixture(params=[*EXECUTORS, *rows(SLOW)])
+def every_executor(request: pytest.FixtureRequest) -> Any:
+    """Give each executor and each variant of one: for what another path through the engine could break."""
+    return make_executor(request.param)
+
+
+def only(*names: str) -> list[Any]:
+    """Return all rows, of which `make test` runs only the named ones."""
+    local = [pytest.param(name, marks=[] if name in names else [pytest.mark.slow]) for name in EXECUTORS]
+    return [*local, *rows([name for name in RAY_EXECUTORS if name not in names])]
+
+
+@pytest.fixture(params=only("serial", "local-2", "ray"))
 def executor(request: pytest.FixtureRequest) -> Any:
-    if request.param in EXECUTORS:
-        return EXECUTORS[request.param]()
-    need_ray(request.param)
-    return RAY_EXECUTORS[request.param]()
+    """Give one executor of each kind; `make test-all` gives every one."""
+    return make_executor(request.param)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -41,9 +41,9 @@ OWN_WARNINGS = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore:
 """Ray and Xenna call what they themselves, or others, have deprecated."""
 
 
-def rows() -> list[Any]:
-    """Parameters of the fixture."""
-    marks = {name: [OWN_WARNINGS, *([pytest.mark.slow] if name in SLOW else [])] for name in RAY_EXECUTORS}
+def rows(slow: Collection[str]) -> list[Any]:
+    """Return the parameters of a fixture; `make test` leaves out those in `slow`."""
+    marks = {name: [OWN_WARNINGS, *([pytest.mark.slow] if name in slow else [])] for name in RAY_EXECUTORS}
     return [pytest.param(name, marks=marks[name]) for name in RAY_EXECUTORS]
 
 

@@ -60,20 +60,27 @@ def corpus(tmp_path: Path) -> Path:
     return folder
 
 
-def reference(stages: Callable[[Path], list[Any]], tmp_path: Path, **options: Any) -> tuple[RunResult, dict[str, str]]:
-    folder = tmp_path / "reference"
-    result = Pipeline("suite", stages=stages(folder)).run(SerialExecutor(), progress="none", **options)
-    return result, digest(folder)
+Reference = tuple[dict[str, int], dict[str, int], dict[str, str]]
+_REFERENCES: dict[str, Reference] = {}
+"""Counts, drop reasons and files of the plain serial run, by the function that makes its stages; all rows share it."""
+
+
+def reference(stages: Callable[[Path], list[Any]], tmp_path: Path, **options: Any) -> Reference:
+    if stages.__qualname__ not in _REFERENCES:
+        folder = tmp_path / "reference"
+        result = Pipeline("suite", stages=stages(folder)).run(SerialExecutor(), progress="none", **options)
+        _REFERENCES[stages.__qualname__] = (result.counts, result.drop_reasons, digest(folder))
+    return _REFERENCES[stages.__qualname__]
 
 
 def check_same(stages: Callable[[Path], list[Any]], executor: Any, tmp_path: Path, **options: Any) -> RunResult:
     """Run on `executor` and on the plain serial one, and compare files, counts and reasons."""
-    expected, expected_files = reference(stages, tmp_path, **options)
+    counts, reasons, files = reference(stages, tmp_path, **options)
     folder = tmp_path / "out"
     result = Pipeline("suite", stages=stages(folder)).run(executor, progress="none", **options)
-    assert digest(folder) == expected_files
-    assert result.counts == expected.counts
-    assert result.drop_reasons == expected.drop_reasons
+    assert digest(folder) == files
+    assert result.counts == counts
+    assert result.drop_reasons == reasons
     assert counts_add_up(result.counts)
     assert not list((folder / "_thresher").glob("tmp/**/*"))
     if getattr(executor, "schedules_itself", False):
@@ -128,11 +135,11 @@ class NeedsSetup(ProcessingStage[DocumentBatch, DocumentBatch]):
         return task.replace("ready", [True] * len(task))
 
 
-def test_a_copy_gives_back_every_good_line_as_it_came(executor: Any, corpus: Path, tmp_path: Path) -> None:
+def test_a_copy_gives_back_every_good_line_as_it_came(every_executor: Any, corpus: Path, tmp_path: Path) -> None:
     def stages(out: Path) -> list[Any]:
         return [JsonlReader(str(corpus), blocksize="20kB"), JsonlWriter(str(out))]
 
-    result = check_same(stages, executor, tmp_path)
+    result = check_same(stages, every_executor, tmp_path)
     assert result.counts == {
         "read": 900, "created": 0, "merged": 0, "written": 898, "dropped": 0, "quarantined": 2,
     }  # fmt: skip
@@ -141,7 +148,9 @@ def test_a_copy_gives_back_every_good_line_as_it_came(executor: Any, corpus: Pat
     assert lines[3] == json.dumps(record(3), ensure_ascii=False)
 
 
-def test_rules_and_users_code_agree_and_dropped_records_are_kept(executor: Any, corpus: Path, tmp_path: Path) -> None:
+def test_rules_and_users_code_agree_and_dropped_records_are_kept(
+    every_executor: Any, corpus: Path, tmp_path: Path
+) -> None:
     dropped = tmp_path / "dropped"
 
     def stages(out: Path) -> list[Any]:
@@ -153,13 +162,13 @@ def test_rules_and_users_code_agree_and_dropped_records_are_kept(executor: Any, 
             JsonlWriter(str(out), compression="gzip"),
         ]
 
-    result = check_same(stages, executor, tmp_path, max_errors="50%", dropped_to=str(dropped), fresh=True)
+    result = check_same(stages, every_executor, tmp_path, max_errors="50%", dropped_to=str(dropped), fresh=True)
     kept = [json.loads(line) for path in dropped.glob("*.jsonl") for line in path.read_text().splitlines()]
     assert len(kept) + result.counts["quarantined"] + result.counts["written"] == 900
     assert all(list(line)[-1] == "_dropped" for line in kept)
 
 
-def test_a_failing_record_is_set_aside_alone(executor: Any, corpus: Path, tmp_path: Path) -> None:
+def test_a_failing_record_is_set_aside_alone(every_executor: Any, corpus: Path, tmp_path: Path) -> None:
     def stages(out: Path) -> list[Any]:
         return [
             JsonlReader(str(corpus), blocksize="30kB"),
@@ -167,7 +176,7 @@ def test_a_failing_record_is_set_aside_alone(executor: Any, corpus: Path, tmp_pa
             JsonlWriter(str(out)),
         ]
 
-    result = check_same(stages, executor, tmp_path, max_errors=10)
+    result = check_same(stages, every_executor, tmp_path, max_errors=10)
     assert result.counts["quarantined"] == 3
     assert result.run_dir is not None
     entries = [
@@ -181,11 +190,11 @@ def test_a_failing_record_is_set_aside_alone(executor: Any, corpus: Path, tmp_pa
     assert "no 77" in failing[0]["traceback"]
 
 
-def test_fan_out_keeps_input_order(executor: Any, corpus: Path, tmp_path: Path) -> None:
+def test_fan_out_keeps_input_order(every_executor: Any, corpus: Path, tmp_path: Path) -> None:
     def stages(out: Path) -> list[Any]:
         return [JsonlReader(str(corpus), blocksize="30kB"), FanOut(), NeedsSetup(), JsonlWriter(str(out))]
 
-    result = check_same(stages, executor, tmp_path)
+    result = check_same(stages, every_executor, tmp_path)
     assert result.counts["written"] == 3 * 898
     # The first batch of each holds the given records, as the column `n` tells. The others are new.
     assert result.counts["created"] == 2 * 898
@@ -201,14 +210,14 @@ def test_files_of_a_target_size_hold_the_records_in_order(executor: Any, corpus:
     assert 1 < len(result.output_paths) < result.units_total
 
 
-def test_parquet_in_and_out(executor: Any, corpus: Path, tmp_path: Path) -> None:
+def test_parquet_in_and_out(every_executor: Any, corpus: Path, tmp_path: Path) -> None:
     first = tmp_path / "parquet"
     Pipeline("p", stages=[JsonlReader(str(corpus)), ParquetWriter(str(first))]).run(SerialExecutor(), progress="none")
 
     def stages(out: Path) -> list[Any]:
         return [ParquetReader(str(first), blocksize="40kB"), Upper(), ParquetWriter(str(out))]
 
-    check_same(stages, executor, tmp_path)
+    check_same(stages, every_executor, tmp_path)
 
 
 def test_parquet_files_of_a_run_have_one_schema(executor: Any, tmp_path: Path) -> None:
@@ -227,7 +236,7 @@ def test_parquet_files_of_a_run_have_one_schema(executor: Any, tmp_path: Path) -
     assert len({pq.read_schema(path) for path in result.output_paths}) == 1
 
 
-def test_without_a_writer_the_tasks_come_back_in_order(executor: Any) -> None:
+def test_without_a_writer_the_tasks_come_back_in_order(every_executor: Any) -> None:
     @processing_stage(name="double")
     def double(task: Task) -> Task:
         return Task(data=task.data * 2, metadata=task.metadata)
@@ -238,7 +247,7 @@ def test_without_a_writer_the_tasks_come_back_in_order(executor: Any) -> None:
 
     tasks = [Task(data=number, metadata={"n": number}) for number in range(50)]
     result = Pipeline("tasks", stages=[double, odd_only]).run(
-        executor, initial_tasks=tasks, progress="none", ledger=False
+        every_executor, initial_tasks=tasks, progress="none", ledger=False
     )
     assert [task.data for task in result] == [2 * n for n in range(50) if n % 2]
     assert [task.metadata["n"] for task in result] == [n for n in range(50) if n % 2]
