@@ -184,16 +184,12 @@ class RawChunk(Task):
         return self._data
 
     def halves(self) -> list[RawChunk]:
-        """Return the chunk cut at the line end nearest before its middle, or else after it; empty for a single line.
+        """Return the chunk cut in two between records, for a parser that ran out of memory; empty if it is one record.
 
-        A source whose records do not end with a line feed gives chunks of a subclass that cuts where they end.
+        By itself a chunk is not cut. A source whose chunks hold several records gives chunks of a subclass that cuts
+        where records end.
         """
-        view = memoryview(self._data).cast("B")
-        middle = _line_end(view)
-        if not 0 < middle < view.nbytes:
-            return []
-        cuts = ((0, view[:middle]), (middle, view[middle:]))
-        return [type(self)(part, self.offset + start, self.source, self.dataset_name) for start, part in cuts]
+        return []
 
     @property
     def num_items(self) -> int:
@@ -204,18 +200,3 @@ class RawChunk(Task):
     def nbytes(self) -> int:
         """Length of the buffer."""
         return memoryview(self._data).nbytes
-
-
-def _line_end(view: memoryview, stretch: int = 2**16) -> int:
-    """Return where the second half begins; searched stretch by stretch, because there may be no memory for copies."""
-    middle = view.nbytes // 2
-    for end in range(middle, 0, -stretch):
-        start = max(0, end - stretch)
-        found = bytes(view[start:end]).rfind(b"\n")
-        if found >= 0:
-            return start + found + 1
-    for start in range(middle, view.nbytes, stretch):
-        found = bytes(view[start : start + stretch]).find(b"\n")
-        if found >= 0:
-            return start + found + 1
-    return 0
