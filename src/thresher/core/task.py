@@ -86,13 +86,19 @@ def items_before(task: Task) -> int:
     return task.num_items if task._counted is None else task._counted
 
 
-def _size_of(data: Any, depth: int) -> int:
-    """Return the bytes of a value: exact for buffers and texts, estimated for long collections."""
+def exact_size(data: Any) -> int:
+    """Return the bytes of a value and of everything in it, however long and deep."""
+    return _size_of(data, sys.maxsize, exact=True)
+
+
+def _size_of(data: Any, depth: int, *, exact: bool = False) -> int:
+    """Return the bytes of a value: exact for buffers and texts, estimated for long collections unless `exact`."""
     if type(data) in _SCALARS:
         return sys.getsizeof(data)
     size = getattr(data, "nbytes", None)
     if isinstance(size, int):
-        return size
+        is_of_objects = exact and getattr(getattr(data, "dtype", None), "hasobject", False)
+        return size + (_size_of(data.tolist(), depth, exact=True) if is_of_objects else 0)
     if isinstance(data, _SIZED):
         return len(data)
     if isinstance(data, Mapping):
@@ -100,13 +106,20 @@ def _size_of(data: Any, depth: int) -> int:
         count = 2 * len(data)
     elif isinstance(data, list | tuple | set | frozenset):
         parts, count = data, len(data)
+    elif exact and hasattr(data, "__dict__") and not _tells_its_size(data):
+        parts, count = vars(data).values(), len(vars(data))
     else:
         return _size_of_buffer(data)
     if not count or not depth:
         return sys.getsizeof(data)
-    step = -(-count // _SAMPLED) | 1  # odd, so that keys and values of a mapping take turns
-    sizes = [_size_of(part, depth - 1) for part in itertools.islice(parts, 0, None, step)]
+    step = 1 if exact else -(-count // _SAMPLED) | 1  # odd, so that keys and values of a mapping take turns
+    sizes = [_size_of(part, depth - 1, exact=exact) for part in itertools.islice(parts, 0, None, step)]
     return sys.getsizeof(data) + sum(sizes) * count // len(sizes)
+
+
+def _tells_its_size(data: Any) -> bool:
+    """Return True if a type computes what its objects take, as data frames do."""
+    return any("__sizeof__" in cls.__dict__ for cls in type(data).__mro__[:-1])
 
 
 def _size_of_buffer(data: Any) -> int:

@@ -81,11 +81,8 @@ def test_a_chunk_of_another_format_is_never_cut_at_a_line_feed() -> None:
     (batch,) = parse_within_memory(Binary("in"), RawChunk(b"\x00\n\x01\n", 7, ("f:", "in/f.tar")))
     (failed,) = batch.take_failed()
     assert batch.num_items == 0
-    assert (failed.messages[0], failed.lines) == (
-        "in/f.tar, byte 7: memory ran out twice while the record was parsed; give the run more memory, or leave the "
-        "record out",
-        [b"\x00\n\x01\n"],
-    )
+    assert failed.messages[0].startswith("in/f.tar, byte 7: memory ran out twice while the record was parsed; give")
+    assert failed.lines == [b"\x00\n\x01\n"]
 
 
 def test_what_is_no_chunk_of_lines_is_tried_twice_and_then_fails_its_task() -> None:
