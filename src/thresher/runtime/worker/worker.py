@@ -152,6 +152,8 @@ class Worker:
             flow = Flow(self.plan, op, TaskOrder(op.index, unit, epoch, []), ReadContext(), output)
             flow.scores, flow.kept = self._scores, kept
             tally.add(flow.end_unit().tally)
+        if unit.id in self.plan.corrections:
+            tally.add(self.plan.corrections[unit.id])
         return output.commit(tally)
 
     def discard(self, unit_id: str, epoch: int) -> None:
