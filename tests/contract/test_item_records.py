@@ -19,13 +19,25 @@ import pytest
 from tests.contract.item_records import ItemBatch, ItemChunk, ItemReader, ItemWriter, encode_item
 from tests.contract.ray_rows import OWN_WARNINGS, RAY_EXECUTORS, SLOW, need_ray
 from tests.memory_room import memory_beside_this_process
-from thresher import DocumentBatch, JsonlWriter, LocalExecutor, Pipeline, ProcessingStage, RunResult, SerialExecutor
+from thresher import (
+    DocumentBatch,
+    JsonlWriter,
+    LocalExecutor,
+    Pipeline,
+    ProcessingStage,
+    Resources,
+    RunResult,
+    SerialExecutor,
+    WorkerMetadata,
+)
 from thresher.cli.main import main
+from thresher.core.resources import threads_for
 from thresher.core.unit import file12, unit_id
 from thresher.errors import RunFailedError, ThresherError
 from thresher.inspect.retry import RetryOptions, retry_run
 from thresher.ledger.folder.find import read_commits
 from thresher.records import Piece, ReadContext, SourceStage, Unit
+from thresher.runtime.processes.control import available_cpus
 
 FILES, ITEMS = 3, 20
 LOCAL: dict[str, Any] = {
@@ -136,21 +148,34 @@ class Tiles(ProcessingStage[ItemBatch, ItemBatch]):
 
 
 class Pixels(ProcessingStage[ItemBatch, ItemBatch]):
-    """Makes arrays of the payloads."""
+    """Makes arrays of the payloads, in one thread."""
 
     name = "pixels"
+    threads = 0
+
+    def setup(self, worker_metadata: WorkerMetadata | None = None) -> None:
+        assert worker_metadata is not None
+        self.threads = worker_metadata.threads
 
     def process(self, task: ItemBatch) -> ItemBatch:
+        assert self.threads == 1
         return ItemBatch(task.columns, [np.frombuffer(payload, dtype=np.uint8) for payload in task.payloads])
 
 
 class Describe(ProcessingStage[ItemBatch, DocumentBatch]):
-    """Makes a document of each item."""
+    """Makes a document of each item, and tells with how many threads."""
 
     name = "describe"
+    resources = Resources(cpus=2)
+    threads = 0
+
+    def setup(self, worker_metadata: WorkerMetadata | None = None) -> None:
+        assert worker_metadata is not None
+        self.threads = worker_metadata.threads
 
     def process(self, task: ItemBatch) -> DocumentBatch:
-        return DocumentBatch([{"text": payload.rstrip(b"\0").decode()} for payload in task.payloads])
+        texts = [payload.rstrip(b"\0").decode() for payload in task.payloads]
+        return DocumentBatch([{"text": text, "threads": self.threads} for text in texts])
 
 
 class Words(ProcessingStage[ItemBatch, DocumentBatch]):
@@ -287,6 +312,8 @@ def test_documents_that_are_made_of_items_have_their_ids(executor: Any, items: s
     result = run(executor, items, out, Describe(), Fails("1.4"), writer=JsonlWriter(str(out)))
     assert (result.counts["created"], result.counts["written"]) == (0, ITEMS * FILES - 1)
     assert [entry["id"] for entry in quarantined(out)] == [item_id(1, 4)]
+    lines = [json.loads(line) for path in out.glob("*.jsonl") for line in path.read_bytes().splitlines()]
+    assert {line["threads"] for line in lines} == {threads_for(2, available_cpus())}
 
 
 def test_a_failed_run_goes_on_with_the_units_that_are_not_recorded(executor: Any, items: str, tmp_path: Path) -> None:
