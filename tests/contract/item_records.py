@@ -34,6 +34,9 @@ class ItemBatch(RecordTask):
     def num_items(self) -> int:
         return len(self.payloads)
 
+    def column_names(self) -> list[str]:
+        return list(self.columns)
+
     def to_dicts(self) -> list[dict[str, Any]]:
         return [{**self.metadata_of(row), "payload": payload} for row, payload in enumerate(self.payloads)]
 

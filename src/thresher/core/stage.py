@@ -229,7 +229,7 @@ class SourceStage(ProcessingStage[Task, Out]):
     def restore(self, lines: Sequence[bytes], ids: RecordIds) -> RecordTask:
         """Return the records that the quarantine file holds as `lines`, in the type that the reader gives."""
         from thresher.core.documents.batch import DocumentBatch
-        from thresher.core.planning.checks import task_types
+        from thresher.core.planning.task_types import task_types
         from thresher.core.records.record_task import RecordTask
 
         given: type[Task] | type[RecordTask] = task_types(self)[1]

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from thresher.core.planning.checks import task_types
+from thresher.core.planning.task_types import task_types
 from thresher.core.records.record_task import FailedRows, NoRecords, RecordTask
 from thresher.core.stage import ProcessingStage, SourceStage
 from thresher.core.task import Task

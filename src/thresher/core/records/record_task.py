@@ -7,7 +7,7 @@ is stored, belongs to the type: `DocumentBatch` holds rows of a table, another t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
@@ -164,6 +164,10 @@ class RecordTask(Task):
         from thresher.core.records.record_json import decode_record
 
         return cls.from_dicts([decode_record(line) for line in lines]).with_ids(ids)
+
+    def column_names(self) -> Collection[str] | None:
+        """Return the names of the columns that every record has; `None` where records differ or that is not known."""
+        return None
 
     def record_sizes(self) -> Rows | None:
         """Return the bytes of each record, which add up to `nbytes`; `None` where that is not known at once."""
