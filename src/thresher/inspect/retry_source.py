@@ -248,10 +248,9 @@ def _only_failed(failed: Iterable[FailedRows]) -> NoRecords:
 def batch_of(reader: SourceStage[Any], entries: Sequence[QuarantineEntry], taken: type[Task] = Task) -> RecordTask:
     """Return the stored records with their ids, in the type that the reader gives, or `taken` where that is another."""
     lines, ids = [entry.line or b"{}" for entry in entries], _ids_of(entries)
-    is_other = issubclass(taken, RecordTask) and taken is not RecordTask
-    if is_other and not issubclass(task_types(reader)[1], taken):
-        return taken.from_json_lines(lines, ids)
-    return reader.restore(lines, ids)
+    if not issubclass(taken, RecordTask) or taken is RecordTask or issubclass(task_types(reader)[1], taken):
+        return reader.restore(lines, ids)
+    return taken.from_json_lines(lines, ids)
 
 
 def _ids_of(entries: Sequence[QuarantineEntry]) -> Any:

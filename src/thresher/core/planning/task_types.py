@@ -14,7 +14,7 @@ import typing
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from thresher.core.stage import FunctionStage, ProcessingStage
+from thresher.core.stage import FunctionStage, In, Out, ProcessingStage
 from thresher.core.task import Task
 
 TaskTypes = tuple[type[Task], ...]
@@ -35,7 +35,10 @@ class Declared(NamedTuple):
 
 def declared_types(stage: ProcessingStage[Any, Any]) -> Declared:
     """Return the types that a stage declares."""
-    return _of_function(stage.function) if isinstance(stage, FunctionStage) else _of_class(type(stage))
+    if isinstance(stage, FunctionStage):
+        return _of_function(stage.function)
+    stage_type: Any = type(stage)
+    return _of_class(stage_type)
 
 
 def task_types(stage: ProcessingStage[Any, Any]) -> tuple[type[Task], type[Task]]:
@@ -92,8 +95,7 @@ def _of_class(stage_type: Any) -> Declared:
 def _arguments(cls: Any) -> tuple[Any, Any]:
     """Return what stands for `In` and `Out` of `ProcessingStage` in a class derived from it."""
     if cls is ProcessingStage:
-        taken, given = cls.__parameters__
-        return taken, given
+        return In, Out
     for base in cls.__dict__.get("__orig_bases__", cls.__bases__):
         origin = typing.get_origin(base) or base
         if isinstance(origin, type) and issubclass(origin, ProcessingStage):
