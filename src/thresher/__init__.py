@@ -18,9 +18,10 @@ if TYPE_CHECKING:
     from thresher.core.documents.batch import DocumentBatch
     from thresher.core.pipeline import Pipeline
     from thresher.core.recipes.recipe import load_recipe
+    from thresher.core.records.record_task import RecordTask
     from thresher.core.resources import NodeInfo, Resources, WorkerMetadata
     from thresher.core.result import RunResult
-    from thresher.core.stage import CompositeStage, ProcessingStage, processing_stage
+    from thresher.core.stage import CompositeStage, ProcessingStage, SinkStage, SourceStage, processing_stage
     from thresher.core.task import EmptyTask, FileGroupTask, Task
     from thresher.errors import ThresherError
     from thresher.stages.io.jsonl.reader import JsonlReader
@@ -154,6 +155,7 @@ __all__ = [
     "RayActorPoolExecutor",
     "RayDataExecutor",
     "RayExecutor",
+    "RecordTask",
     "RegexFilter",
     "RepeatedLinesByCharFilter",
     "RepeatedLinesFilter",
@@ -167,7 +169,9 @@ __all__ = [
     "Score",
     "ScoreFilter",
     "SerialExecutor",
+    "SinkStage",
     "Slicer",
+    "SourceStage",
     "SubstringFilter",
     "SymbolsToWordsFilter",
     "Task",

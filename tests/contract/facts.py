@@ -11,6 +11,9 @@ NAMES = [
     "ProcessingStage",
     "CompositeStage",
     "processing_stage",
+    "SourceStage",
+    "SinkStage",
+    "RecordTask",
     "Resources",
     "NodeInfo",
     "WorkerMetadata",
@@ -35,6 +38,24 @@ NAMES = [
     "DocumentModifier",
     "load_recipe",
     "ThresherError",
+]
+RECORD_NAMES = [
+    "EncodedWriter",
+    "FileFacts",
+    "LocalFile",
+    "Piece",
+    "RawChunk",
+    "ReadContext",
+    "RecordIds",
+    "RecordTask",
+    "RecordWriter",
+    "SinkStage",
+    "SourceItem",
+    "SourceStage",
+    "Unit",
+    "failed_record",
+    "file_units",
+    "open_piece",
 ]
 RULES = [
     "AlphaFilter",
@@ -97,6 +118,15 @@ MODIFIERS = [
     "UrlRemover",
 ]
 
+RECORD_SIGNATURES = {
+    "RawChunk": "buffer, offset, source, dataset_name=''",
+    "RecordIds": "sources, positions, which=None, suffixes=None",
+    "SourceItem": "unit, task, closes=False, consumed=0",
+    "Piece": "path, relative, size, version='', start=0, end=-1, row=0",
+    "failed_record": "source, position, error, message, data=b''",
+    "file_units": "paths, endings, weigh=None, pack_weight=0, storage_options=None",
+    "open_piece": "piece, start=0, storage_options=None",
+}
 READER = "file_paths, files_per_partition=None, blocksize='64MB', fields=None, limit=None, storage_options=None"
 SIGNATURES: dict[str, str] = {
     "Task": "dataset_name='', data=None, metadata=None, task_id=None",
@@ -177,6 +207,24 @@ METHODS: dict[str, dict[str, str]] = {
         "count": "name, n=1",
     },
     "CompositeStage": {"decompose": ""},
+    "SourceStage": {
+        "list_units": "",
+        "read_piece": "piece, context",
+        "read": "unit, context",
+        "parse": "task",
+        "known_columns": "",
+    },
+    "SinkStage": {"extension": "", "open_writer": "local_path"},
+    "RecordTask": {
+        "to_dicts": "",
+        "from_dicts": "records",
+        "select": "rows",
+        "concat": "parts",
+        "take": "rows",
+        "drop": "rows, rule, scores=None, threshold=None",
+        "set_aside": "rows, error, messages",
+        "with_ids": "ids",
+    },
     "DocumentBatch": {"to_pyarrow": "", "to_pandas": "", "take": "rows", "replace": "name, column"},
     "Pipeline": {"add_stage": "stage", "describe": ""},
     "RunResult": {"to_dict": "", "__len__": "", "__iter__": ""},

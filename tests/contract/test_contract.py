@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 import thresher
+import thresher.records
 from tests.contract.facts import (
     ACTIONS,
     ATTEMPT_KEYS,
@@ -33,6 +34,8 @@ from tests.contract.facts import (
     PLANNED_COMMANDS,
     PLANNED_FLAGS,
     QUARANTINE_KEYS,
+    RECORD_NAMES,
+    RECORD_SIGNATURES,
     RESULT_PROPERTIES,
     RULES,
     RUN,
@@ -75,6 +78,17 @@ def test_a_public_name_can_be_imported_from_the_package(name: str) -> None:
     assert getattr(thresher, name).__name__ == name
     assert name in thresher.__all__
     assert name in dir(thresher)
+
+
+@pytest.mark.parametrize("name", RECORD_NAMES)
+def test_what_a_task_type_a_reader_and_a_writer_need_can_be_imported(name: str) -> None:
+    assert getattr(thresher.records, name).__name__ == name
+    assert sorted(RECORD_NAMES) == dir(thresher.records)
+
+
+@pytest.mark.parametrize("name", RECORD_SIGNATURES)
+def test_what_a_reader_uses_takes_these_arguments(name: str) -> None:
+    assert same_so_far(parameters(getattr(thresher.records, name)), RECORD_SIGNATURES[name])
 
 
 def test_everything_that_recipes_know_can_be_imported_too() -> None:

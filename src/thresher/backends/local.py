@@ -10,15 +10,12 @@ from thresher.backends.processes.local_cluster import LocalCluster
 from thresher.backends.resource_options import checked_memory, checked_tending, checked_workers
 from thresher.core.arguments.options import (
     EXECUTION_MODES,
-    RunOptions,
     check_amounts,
     check_choice,
     check_flag,
     check_positive,
     merge_options,
 )
-from thresher.core.pipeline import Pipeline
-from thresher.core.result import RunResult
 from thresher.runtime.cluster import Cluster
 from thresher.runtime.executor import Executor, Limits
 from thresher.runtime.processes.accelerators import Accelerator, declared_accelerators, found_accelerators
@@ -103,11 +100,8 @@ class LocalExecutor(Executor):
         pool, self._pool = self._pool or ProcessPool(), None
         return LocalCluster(pool, limits, self._accelerators or ())
 
-    def execute(self, pipeline: Pipeline, options: RunOptions) -> RunResult:
-        """Run the pipeline; end a zygote that was not used."""
-        try:
-            return super().execute(pipeline, options)
-        finally:
-            pool, self._pool = self._pool, None
-            if pool is not None:
-                pool.close(kill=True)
+    def release(self) -> None:
+        """End a zygote that was not used."""
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.close(kill=True)

@@ -24,7 +24,6 @@ from thresher.core.arguments.options import (
 from thresher.core.pipeline import Pipeline
 from thresher.core.planning.plan import Plan
 from thresher.core.registry import require_package
-from thresher.core.result import RunResult
 from thresher.runtime.cluster import Cluster
 from thresher.runtime.executor import Executor, Limits
 from thresher.runtime.memory.usage import default_memory
@@ -128,7 +127,7 @@ class RayExecutor(Executor):
                     sys.stderr.write(f"thresher: Ray dashboard at http://{self._session.dashboard_url}\n")
                 self._fleet.open()
             except BaseException:
-                self._disconnect()
+                self.release()
                 raise
 
     def _cluster_resources(self) -> ClusterResources:
@@ -174,16 +173,10 @@ class RayExecutor(Executor):
             return super().plan(pipeline, options)
         finally:
             if not opened:
-                self._disconnect()
+                self.release()
 
-    def execute(self, pipeline: Pipeline, options: RunOptions) -> RunResult:
-        """Run the pipeline, then disconnect from the cluster."""
-        try:
-            return super().execute(pipeline, options)
-        finally:
-            self._disconnect()
-
-    def _disconnect(self) -> None:
+    def release(self) -> None:
+        """Disconnect from the cluster."""
         fleet, self._fleet = self._fleet, None
         session, self._session = self._session, None
         if fleet is not None:

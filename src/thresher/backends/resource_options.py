@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import math
-import os
 from typing import Any
 
 from thresher.core.arguments.options import check_count, check_positive
@@ -12,6 +11,7 @@ from thresher.core.arguments.sizes import parse_size, show_size
 from thresher.errors import UsageError
 from thresher.runtime.executor import WorkerPolicy
 from thresher.runtime.memory.usage import available_memory, default_memory
+from thresher.runtime.processes.control import available_cpus
 
 LEAST_MEMORY = 128 * 2**20
 """The least memory of a run: Python and Arrow alone need this much."""
@@ -30,18 +30,6 @@ def checked_workers(given: Any, share: Any) -> int:
     if given is None:
         return max(1, math.floor(cores + 0.5))
     return check_count("workers", given)
-
-
-def available_cpus() -> float:
-    """Return the cores that this process may use: those of the machine, or the quota of its control group if that is
-    less."""
-    cores = float(len(os.sched_getaffinity(0)))
-    try:
-        with open("/sys/fs/cgroup/cpu.max", encoding="ascii") as file:
-            quota, period = file.read().split()
-    except (OSError, ValueError):
-        return cores
-    return cores if quota == "max" else min(cores, int(quota) / int(period))
 
 
 def checked_memory(given: Any) -> int:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from thresher.core.arguments.options import ErrorBudget, RunOptions
 from thresher.core.documents.in_memory import as_tasks
-from thresher.core.planning.checks import task_types
+from thresher.core.planning.task_types import task_types
 from thresher.core.registry import DEFAULT_EXECUTOR, kind_of, load_executor, wrapper_of
 from thresher.core.stage import ProcessingStage
 from thresher.errors import PlanError, UsageError, with_article

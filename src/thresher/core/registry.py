@@ -113,6 +113,9 @@ PUBLIC_NAMES: dict[str, str] = {
     "ProcessingStage": "thresher.core.stage:ProcessingStage",
     "CompositeStage": "thresher.core.stage:CompositeStage",
     "processing_stage": "thresher.core.stage:processing_stage",
+    "SourceStage": "thresher.core.stage:SourceStage",
+    "SinkStage": "thresher.core.stage:SinkStage",
+    "RecordTask": "thresher.core.records.record_task:RecordTask",
     "Resources": "thresher.core.resources:Resources",
     "NodeInfo": "thresher.core.resources:NodeInfo",
     "WorkerMetadata": "thresher.core.resources:WorkerMetadata",
@@ -131,6 +134,24 @@ PUBLIC_NAMES: dict[str, str] = {
     **{name: target for group in _BUILT_IN.values() for name, target in group.items()},
 }
 """Names that `from thresher import …` offers."""
+
+RECORD_NAMES: dict[str, str] = {
+    **{name: PUBLIC_NAMES[name] for name in ("RecordTask", "SourceStage", "SinkStage")},
+    "Piece": "thresher.core.unit:Piece",
+    "Unit": "thresher.core.unit:Unit",
+    "RawChunk": "thresher.core.task:RawChunk",
+    "RecordIds": "thresher.core.records.record_ids:RecordIds",
+    "SourceItem": "thresher.core.source:SourceItem",
+    "ReadContext": "thresher.core.source:ReadContext",
+    "FileFacts": "thresher.core.source:FileFacts",
+    "RecordWriter": "thresher.core.source:RecordWriter",
+    "failed_record": "thresher.core.source:failed_record",
+    "EncodedWriter": f"{_IO}.encoded_writer:EncodedWriter",
+    "LocalFile": f"{_IO}.local_file_writer:LocalFile",
+    "file_units": f"{_IO}.file_units:file_units",
+    "open_piece": f"{_IO}.listing:open_piece",
+}
+"""Names that `from thresher.records import …` offers."""
 
 EXECUTORS: dict[str, str] = {
     "local": "thresher.backends.local:LocalExecutor",

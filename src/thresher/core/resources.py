@@ -61,3 +61,12 @@ class WorkerMetadata:
     """Index among the workers of the stage."""
     num_workers: int = 1
     """Number of workers of the stage."""
+    threads: int = 1
+    """Threads that the stage may run at a time in this worker, for decoders and model runtimes that take all cores
+    unless they are told."""
+
+
+def threads_for(cpus: float, cores: float, workers: int = 1) -> int:
+    """Return the threads of one of `workers` on a node: what the stage requests, and no more than its part of the
+    cores."""
+    return max(1, min(int(cpus), int(cores / max(1, workers))))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What readers give and are given; what writers give back."""
+"""Values that readers and writers exchange with the engine."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
-from thresher.core.records.record_task import RecordTask
+from thresher.core.records.record_task import FailedRows, NoRecords, RecordTask
 from thresher.core.task import Task
 from thresher.core.unit import Unit
 
@@ -27,7 +27,7 @@ class SourceItem:
     closes: bool = False
     """Nothing more comes for this unit."""
     consumed: int = 0
-    """How many bytes of a stream's file were read so far, as they lie on disk; for progress."""
+    """How much of the unit was read so far, in the measure of its weight (by default bytes on disk); for progress."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,26 @@ class ReadContext:
     before_large: Callable[..., None] = lambda nbytes=0: None
     """To be called before a record is held that is larger than two chunks, with the bytes that are about to be held if
     they are known; it may wait until there is room."""
+
+
+def failed_record(
+    source: tuple[str, str], position: int, error: str, message: str, data: bytes = b"", *, attempts: int = 1
+) -> NoRecords:
+    """Return a task that quarantines one record which a reader cannot read, and holds nothing else.
+
+    `source` and `position` make its id, as in `Piece.source` and `RecordIds`. `error` is a short code such as
+    `truncated`, `message` says what is wrong and what to do, `data` is what there is of the record.
+    """
+    import numpy as np
+
+    from thresher.core.records.record_ids import RecordIds
+
+    place = "row" if source[0].endswith("r") else "byte"
+    ids = RecordIds((source,), np.array([position], dtype=np.int64))
+    text = f"{source[1]}, {place} {position}: {message}"
+    task = NoRecords()
+    task.note_failed([FailedRows(None, error, [text], attempts=attempts, lines=[data], ids=ids)])
+    return task
 
 
 class FileFacts(msgspec.Struct, frozen=True):

@@ -19,6 +19,8 @@ from thresher.errors import UsageError
 if TYPE_CHECKING:
     from thresher.core.records.record_ids import RecordIds
     from thresher.core.records.record_task import RecordTask
+    from thresher.core.source import ReadContext, SourceItem
+    from thresher.core.unit import Piece, Unit
 
 In = TypeVar("In", bound=Task)
 Out = TypeVar("Out", bound=Task)
@@ -184,17 +186,56 @@ class CompositeStage(ProcessingStage[In, Out]):
 
 
 class SourceStage(ProcessingStage[Task, Out]):
-    """A reader: lists units of work, reads one as chunks, and parses chunks into tasks."""
+    """A reader: `list_units` names the pieces of the input, and `read_piece` reads one of them as records.
+
+    A reader whose records take long to parse gives `RawChunk`s instead, which any worker makes records of with `parse`.
+    One that cuts units while it reads, or that names its records itself, defines `read`.
+    """
 
     is_source: ClassVar[bool] = True
 
-    def list_units(self) -> Iterator[Any]:
-        """All units in input order, cheaply and lazily: work starts before the list ends."""
+    def list_units(self) -> Iterator[Unit]:
+        """Return all units in input order, cheaply and lazily: work starts before the list ends. See `file_units`."""
         raise TypeError(f"{type(self).__name__} must define list_units()")
 
-    def read(self, unit: Any, context: Any) -> Iterator[Any]:
-        """Yield `SourceItem`s of one unit (of a stream: of the units that are cut from it, in order)."""
-        raise TypeError(f"{type(self).__name__} must define read()")
+    def read_piece(self, piece: Piece, context: ReadContext) -> Iterator[Task]:
+        """Yield the records of a piece as tasks of about `context.chunk_bytes`, or chunks that `parse` takes.
+
+        Records without ids get the numbers that they have in the file, counted from `piece.row` on.
+        """
+        raise TypeError(f"{type(self).__name__} must define read_piece(piece, context) or read(unit, context)")
+
+    def read(self, unit: Unit, context: ReadContext) -> Iterator[SourceItem]:
+        """Yield what `read_piece` gives, piece by piece; of a stream, the items of the units that are cut from it."""
+        from thresher.core.records.record_task import RecordTask
+        from thresher.core.source import SourceItem
+
+        for piece in unit.pieces:
+            row = piece.row
+            for task in self.read_piece(piece, context):
+                if isinstance(task, RecordTask) and task.ids is None:
+                    task.name_records(piece.row_source, row)
+                    row += task.num_items
+                yield SourceItem(unit, task)
+
+    def parse(self, task: Task) -> Out:
+        """Return the records of a chunk; a task that already holds records is returned as it is."""
+        from thresher.core.records.record_task import RecordTask
+
+        if not isinstance(task, RecordTask):
+            raise TypeError(f"{type(self).__name__} must define parse(task), because it reads {type(task).__name__}s")
+        return task  # type: ignore[return-value]  # the type of its records, as it says itself
+
+    def restore(self, lines: Sequence[bytes], ids: RecordIds) -> RecordTask:
+        """Return the records that the quarantine file holds as `lines`, in the type that the reader gives."""
+        from thresher.core.documents.batch import DocumentBatch
+        from thresher.core.planning.task_types import task_types
+        from thresher.core.records.record_task import RecordTask
+
+        given: type[Task] | type[RecordTask] = task_types(self)[1]
+        if not issubclass(given, RecordTask) or given is RecordTask:
+            given = DocumentBatch
+        return given.from_json_lines(lines, ids)
 
     def input_roots(self) -> list[str]:
         """Files and folders that are read, so that no output is put among them."""
@@ -213,16 +254,6 @@ class SourceStage(ProcessingStage[Task, Out]):
     def reading_only(self, columns: list[str]) -> SourceStage[Out]:
         """A reader of the same records that may leave out all other columns; by itself it leaves out none."""
         return self
-
-    def restore(self, lines: Sequence[bytes], ids: RecordIds) -> RecordTask:
-        """Make records of what the quarantine file holds of them (`json_lines`); by itself documents."""
-        from thresher.core.documents.batch import DocumentBatch
-
-        return DocumentBatch.from_json_lines(lines, ids)
-
-    def parse(self, task: Task) -> Out:
-        """Make a task of a chunk. What is already parsed is returned as it is."""
-        raise TypeError(f"{type(self).__name__} must define parse()")
 
 
 class OrderedStage(ProcessingStage[In, Out]):

@@ -86,13 +86,19 @@ def items_before(task: Task) -> int:
     return task.num_items if task._counted is None else task._counted
 
 
-def _size_of(data: Any, depth: int) -> int:
-    """Return the bytes of a value: exact for buffers and texts, estimated for long collections."""
+def exact_size(data: Any) -> int:
+    """Return the bytes of a value and of everything in it, however long and deep."""
+    return _size_of(data, sys.maxsize, exact=True)
+
+
+def _size_of(data: Any, depth: int, *, exact: bool = False) -> int:
+    """Return the bytes of a value: exact for buffers and texts, estimated for long collections unless `exact`."""
     if type(data) in _SCALARS:
         return sys.getsizeof(data)
     size = getattr(data, "nbytes", None)
     if isinstance(size, int):
-        return size
+        is_of_objects = exact and getattr(getattr(data, "dtype", None), "hasobject", False)
+        return size + (_size_of(data.tolist(), depth, exact=True) if is_of_objects else 0)
     if isinstance(data, _SIZED):
         return len(data)
     if isinstance(data, Mapping):
@@ -100,13 +106,20 @@ def _size_of(data: Any, depth: int) -> int:
         count = 2 * len(data)
     elif isinstance(data, list | tuple | set | frozenset):
         parts, count = data, len(data)
+    elif exact and hasattr(data, "__dict__") and not _tells_its_size(data):
+        parts, count = vars(data).values(), len(vars(data))
     else:
         return _size_of_buffer(data)
     if not count or not depth:
         return sys.getsizeof(data)
-    step = -(-count // _SAMPLED) | 1  # odd, so that keys and values of a mapping take turns
-    sizes = [_size_of(part, depth - 1) for part in itertools.islice(parts, 0, None, step)]
+    step = 1 if exact else -(-count // _SAMPLED) | 1  # odd, so that keys and values of a mapping take turns
+    sizes = [_size_of(part, depth - 1, exact=exact) for part in itertools.islice(parts, 0, None, step)]
     return sys.getsizeof(data) + sum(sizes) * count // len(sizes)
+
+
+def _tells_its_size(data: Any) -> bool:
+    """Return True if a type computes what its objects take, as data frames do."""
+    return any("__sizeof__" in cls.__dict__ for cls in type(data).__mro__[:-1])
 
 
 def _size_of_buffer(data: Any) -> int:
@@ -184,16 +197,12 @@ class RawChunk(Task):
         return self._data
 
     def halves(self) -> list[RawChunk]:
-        """Return the chunk cut at the line end nearest before its middle, or else after it; empty for a single line.
+        """Return the chunk cut in two between records, for a parser that ran out of memory; empty if it is one record.
 
-        A source whose records do not end with a line feed gives chunks of a subclass that cuts where they end.
+        By itself a chunk is not cut. A source whose chunks hold several records gives chunks of a subclass that cuts
+        where records end.
         """
-        view = memoryview(self._data).cast("B")
-        middle = _line_end(view)
-        if not 0 < middle < view.nbytes:
-            return []
-        cuts = ((0, view[:middle]), (middle, view[middle:]))
-        return [type(self)(part, self.offset + start, self.source, self.dataset_name) for start, part in cuts]
+        return []
 
     @property
     def num_items(self) -> int:
@@ -204,18 +213,3 @@ class RawChunk(Task):
     def nbytes(self) -> int:
         """Length of the buffer."""
         return memoryview(self._data).nbytes
-
-
-def _line_end(view: memoryview, stretch: int = 2**16) -> int:
-    """Return where the second half begins; searched stretch by stretch, because there may be no memory for copies."""
-    middle = view.nbytes // 2
-    for end in range(middle, 0, -stretch):
-        start = max(0, end - stretch)
-        found = bytes(view[start:end]).rfind(b"\n")
-        if found >= 0:
-            return start + found + 1
-    for start in range(middle, view.nbytes, stretch):
-        found = bytes(view[start : start + stretch]).find(b"\n")
-        if found >= 0:
-            return start + found + 1
-    return 0

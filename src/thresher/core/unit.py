@@ -58,6 +58,16 @@ class Piece(msgspec.Struct, frozen=True, omit_defaults=True):
     row: int = 0
     """Index of the first row (Parquet), or offset of the first byte in the unpacked file (zstd frames)."""
 
+    @property
+    def source(self) -> tuple[str, str]:
+        """Return the start of the ids of records that are known by their byte in the file, and the path."""
+        return f"{file12(self.relative)}:", self.path
+
+    @property
+    def row_source(self) -> tuple[str, str]:
+        """Return the start of the ids of records that are known by their number in the file, and the path."""
+        return f"{file12(self.relative)}:r", self.path
+
 
 class Unit(msgspec.Struct, frozen=True, omit_defaults=True):
     """A part of the input that is committed, retried and resumed as a whole."""
@@ -71,11 +81,18 @@ class Unit(msgspec.Struct, frozen=True, omit_defaults=True):
     stem: str
     """Start of the name of the output file."""
     nbytes: int = 0
-    """Bytes to read, for progress."""
+    """Bytes to read, for reports, and for progress unless there is a weight."""
     stream: bool = False
     """True for a file that cannot be split: its units are cut while it is read."""
     limit: int | None = None
     """Maximum number of records to read."""
+    weight: int = 0
+    """Work that the unit stands for, in a measure of the reader (media bytes, seconds of sound); 0 for its bytes."""
+
+    @property
+    def work(self) -> int:
+        """Return what the unit counts for in progress: its weight, or its bytes."""
+        return self.weight or self.nbytes
 
     def block(self, number: int) -> Unit:
         """Return the `number`-th unit that is cut from this stream."""
@@ -86,4 +103,5 @@ class Unit(msgspec.Struct, frozen=True, omit_defaults=True):
             stream=False,
             limit=None,
             nbytes=0,
+            weight=0,
         )

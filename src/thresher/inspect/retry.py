@@ -41,12 +41,10 @@ from thresher.ledger.quarantine import (
     retry_id,
 )
 from thresher.ledger.stores.store import open_store
-from thresher.runtime.cluster import Cluster
 from thresher.runtime.interrupts import Interrupts
 from thresher.runtime.run import Attempt, closing_attempt, plan_facts
 from thresher.runtime.unit_tracker import UnitState
 from thresher.runtime.work_list import WorkList, is_input_unit
-from thresher.scheduler.actions import Commit
 from thresher.version import __version__
 
 if TYPE_CHECKING:
@@ -113,6 +111,11 @@ class _RetryWork:
 
 def retry_run(executor: Executor, pipeline: Pipeline, run_dir: str, options: RetryOptions) -> RetryResult:
     """Retry the quarantined records; raise a `ThresherError` if the attempt itself fails."""
+    with executor.connected():
+        return _retry(executor, pipeline, run_dir, options)
+
+
+def _retry(executor: Executor, pipeline: Pipeline, run_dir: str, options: RetryOptions) -> RetryResult:
     state = read_run(run_dir, options.storage_options)
     run_options = RunOptions(
         max_errors=ErrorBudget(share=1.0),
@@ -249,11 +252,17 @@ def _retry_plan(plan: Plan, run: OpenRun, due: _RetryWork) -> Plan:
     """Return the plan with a reader that emits only the retried records; stages keep their indices."""
     assert isinstance(plan.source, SourceStage)
     assert run.run_dir is not None, "a retry has a run folder"
-    numbers = {stage.name: number for number, stage in enumerate(plan.stages)}
-    source = RetrySource(plan.source, run.run_dir, run.target.storage_options, due.retried, numbers)
+    source = RetrySource(plan.source, run.run_dir, run.target.storage_options, due.retried, plan.stages)
     # One task per call, because the tasks of a group may enter at different stages.
     ops = tuple(msgspec.structs.replace(op, batch_size=1) for op in plan.ops)
-    return dataclasses.replace(plan, stages=(source, *plan.stages[1:]), ops=ops, entries={"unit": plan.entries["unit"]})
+    names = [stage.name for stage in plan.stages]
+    return dataclasses.replace(
+        plan,
+        stages=(source, *plan.stages[1:]),
+        ops=ops,
+        entries={"unit": plan.entries["unit"]},
+        corrections={unit: correction(names, waiting.counts) for unit, waiting in due.waiting.items()},
+    )
 
 
 class RetryAttempt(Attempt):
@@ -262,11 +271,8 @@ class RetryAttempt(Attempt):
     due: _RetryWork
 
     def run(self, listed: Iterator[Unit], interrupts: Interrupts) -> RunResult:
-        """Run the attempt, and correct the counts of every commit by those that its records had before."""
-        names = [stage.name for stage in self._plan.stages]
-        corrections = {unit: correction(names, waiting.counts) for unit, waiting in self.due.waiting.items()}
-        self._cluster = cast(Cluster, _CorrectingCluster(self._cluster, corrections))
-        self._recorder = cast(Any, _CorrectingRecorder(self._recorder, corrections))
+        """Run the attempt; workers correct the counts of their commits, and the recorder those without a worker."""
+        self._recorder = cast(Any, _CorrectingRecorder(self._recorder, self._plan.corrections))
         return super().run(listed, interrupts)
 
     def _work_list(self, listed: Iterator[Unit]) -> WorkList:
@@ -315,29 +321,6 @@ def correction(stage_names: list[str], counts: dict[tuple[str, str, bool], int])
     return tally
 
 
-def _corrected(tally: Tally, change: Tally | None) -> Tally:
-    total = Tally(stages={})
-    total.add(tally)
-    if change is not None:
-        total.add(change)
-    return total
-
-
-class _CorrectingCluster:
-    """A cluster that receives corrected counts with each commit."""
-
-    def __init__(self, inner: Cluster, corrections: dict[str, Tally]) -> None:
-        self._inner = inner
-        self._corrections = corrections
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)
-
-    def commit(self, action: Commit, tally: Tally) -> None:
-        """Publish the unit with corrected counts."""
-        self._inner.commit(action, _corrected(tally, self._corrections.get(action.unit)))
-
-
 class _CorrectingRecorder:
     """A recorder that corrects the counts of commits without a worker."""
 
@@ -350,5 +333,5 @@ class _CorrectingRecorder:
 
     def commit_here(self, unit: Unit, epoch: int, state: UnitState) -> Any:
         """Commit a unit of which nothing was written."""
-        tally = _corrected(state.tally, self._corrections.get(unit.id))
-        return self._inner.commit_here(unit, epoch, dataclasses.replace(state, tally=tally))
+        state.tally.add(self._corrections[unit.id])
+        return self._inner.commit_here(unit, epoch, state)

@@ -15,13 +15,15 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from thresher.core.planning.task_types import task_types
 from thresher.core.records.record_task import FailedRows, NoRecords, RecordTask
-from thresher.core.stage import SourceStage
+from thresher.core.stage import ProcessingStage, SourceStage
 from thresher.core.task import Task
 from thresher.core.unit import Unit
 from thresher.errors import InputError, RunFailedError
 from thresher.ledger.quarantine import RECORD_ID, RETRY_KEY, QuarantineEntry, quarantine_file, read_lines
 from thresher.ledger.stores.store import open_store
+from thresher.runtime.worker.chunk_parse import parse_within_memory
 from thresher.runtime.worker.sidecar import Baggage, carrier
 
 if TYPE_CHECKING:
@@ -72,15 +74,16 @@ class RetrySource(SourceStage[RecordTask]):
         run_dir: str,
         storage_options: dict[str, Any],
         retried: dict[str, Retried],
-        stage_numbers: dict[str, int],
+        stages: Sequence[ProcessingStage[Any, Any]],
     ) -> None:
-        """Read `retried` by the id of the retry unit; `stage_numbers` has the index of each stage by name."""
+        """Read `retried` by the id of the retry unit; `stages` are all stages of the plan."""
         self.name = reader.name
         self._reader = reader
         self._run_dir = run_dir
         self._storage_options = storage_options
         self._retried = retried
-        self._stage_numbers = stage_numbers
+        self._stage_numbers = {stage.name: number for number, stage in enumerate(stages)}
+        self._taken = {stage.name: task_types(stage)[0] for stage in stages}
 
     def read(self, unit: Unit, context: ReadContext) -> Iterator[SourceItem]:
         """Yield the records of the input in order, then the children."""
@@ -122,7 +125,8 @@ class RetrySource(SourceStage[RecordTask]):
             for item in self._reader.read(retried.unit, context):
                 if item.task is None:
                     continue
-                yield from _picked(self._reader.parse(item.task), wanted)
+                for batch in parse_within_memory(self._reader, item.task):
+                    yield from _picked(batch, wanted)
                 if not wanted:
                     return
         except InputError as error:
@@ -133,7 +137,7 @@ class RetrySource(SourceStage[RecordTask]):
 
     def _from_quarantine(self, entries: Sequence[QuarantineEntry]) -> Iterator[RecordTask]:
         for (stage, attempts), group in groupby(entries, key=lambda entry: (entry.stage, entry.attempts)):
-            batch = batch_of(self._reader, list(group))
+            batch = batch_of(self._reader, list(group), self._taken[stage])
             batch.metadata[RETRY_KEY] = {"enters_at": self._stage_numbers[stage], "attempts": attempts}
             yield batch
 
@@ -241,16 +245,19 @@ def _only_failed(failed: Iterable[FailedRows]) -> NoRecords:
     return task
 
 
-def batch_of(reader: SourceStage[Any], entries: Sequence[QuarantineEntry]) -> RecordTask:
-    """Return the stored records with their ids."""
-    return reader.restore([entry.line or b"{}" for entry in entries], _ids_of(entries))
+def batch_of(reader: SourceStage[Any], entries: Sequence[QuarantineEntry], taken: type[Task] = Task) -> RecordTask:
+    """Return the stored records with their ids, in the type that the reader gives, or `taken` where that is another."""
+    lines, ids = [entry.line or b"{}" for entry in entries], _ids_of(entries)
+    if not issubclass(taken, RecordTask) or taken is RecordTask or issubclass(task_types(reader)[1], taken):
+        return reader.restore(lines, ids)
+    return taken.from_json_lines(lines, ids)
 
 
 def _ids_of(entries: Sequence[QuarantineEntry]) -> Any:
     """Return the ids of entries as the reader would assign them."""
     import numpy as np
 
-    from thresher.core.documents.records import RecordIds
+    from thresher.core.records.record_ids import RecordIds
 
     sources: dict[tuple[str, str], int] = {}
     which, positions, suffixes = [], [], []

@@ -30,17 +30,18 @@ class Restored(msgspec.Struct, frozen=True):
     units: int = 0
     """Committed units."""
     nbytes: int = 0
-    """Their input bytes."""
+    """Their input bytes, or their weight if they have one."""
 
 
 class _UnitState(msgspec.Struct):
     """An uncommitted unit."""
 
-    nbytes: int  # size of its input
+    nbytes: int  # size of its input, or its weight
     epoch: int = 0  # epoch of its tally
     read_bytes: int = 0  # bytes of it that count as done, at most nbytes
     tally: Tally | None = None  # contribution of this epoch so far
     stream: bool = False  # cut into other units, never committed itself
+    weighted: bool = False  # its progress is what its reader says, because its bytes say nothing
 
 
 class Metrics:
@@ -61,7 +62,8 @@ class Metrics:
         self._units: dict[str, _UnitState] = {}
         self._cut_units: set[str] = set()  # also committed ones, because a rerun of the stream names them again
         self._units_done = self._units_listed = self._restored.units
-        self._bytes_done = self._bytes_listed = self._restored.nbytes
+        self._bytes_done = self._bytes_listed = self._restored.nbytes  # or weight, for units that have one
+        self._weighted = False
         self._more_input = True
         self._memory = ev.MemorySample(0, 0)
         self._memory_peak = 0
@@ -116,8 +118,8 @@ class Metrics:
             units_listed=self._units_listed,
             units_resumed=self._restored.units,
             listing_complete=complete,
-            bytes_done=self._bytes_done,
-            bytes_listed=listed,
+            bytes_done=0 if self._weighted else self._bytes_done,
+            bytes_listed=0 if self._weighted else listed,
             progress_ratio=ratio,
             eta_s=self._rates.seconds_for(left, self._bytes_done, t) if complete and listed else None,
             memory_bytes=self._memory.used_bytes,
@@ -133,7 +135,7 @@ class Metrics:
         )
 
     def _ratio(self) -> float:
-        """Return the share of the input that is done: by bytes, or by units if no unit has a size."""
+        """Return the share of the input that is done: by bytes or weight, or by units if no unit has a size."""
         if self._bytes_listed:
             return self._bytes_done / self._bytes_listed
         return self._units_done / self._units_listed if self._units_listed else 1.0
@@ -175,9 +177,11 @@ class Metrics:
 
     def _units_were_listed(self, event: ev.UnitsListed) -> None:
         for spec in event.units:
-            self._units[spec.unit] = _UnitState(spec.nbytes, stream=spec.stream)
+            work = spec.weight or spec.nbytes
+            self._units[spec.unit] = _UnitState(work, stream=spec.stream, weighted=spec.weight > 0)
             self._units_listed += not spec.stream
-            self._bytes_listed += spec.nbytes
+            self._bytes_listed += work
+            self._weighted |= spec.weight > 0
             self._tasks.unit_listed(spec.unit, spec.entry)
             self._use_ops_from(spec.entry)
         self._more_input = event.more
@@ -273,7 +277,7 @@ class Metrics:
         """Count the bytes that the reader, the first stage, has read of a unit as done."""
         reader = tally.stages.get(0)
         if reader is not None and state.nbytes:
-            read = min(state.nbytes, tally.input_bytes or reader.in_bytes)
+            read = min(state.nbytes, tally.input_bytes or (0 if state.weighted else reader.in_bytes))
             self._bytes_done += read - state.read_bytes
             state.read_bytes = read
 

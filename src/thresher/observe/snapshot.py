@@ -74,11 +74,11 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     listing_complete: bool = False
     """True if no further input will be listed."""
     bytes_done: int = 0
-    """Input bytes that are read or committed."""
+    """Input bytes that are read or committed; 0 if units are weighted in another measure."""
     bytes_listed: int = 0
-    """Input bytes known so far."""
+    """Input bytes known so far; 0 if units are weighted in another measure."""
     progress_ratio: float | None = None
-    """Done share of the input by bytes, or by units if they have no size; `None` while input is being listed."""
+    """Done share of the input by bytes or weight, or by units without a size; `None` while input is being listed."""
     eta_s: float | None = None
     """Remaining seconds at the rate of the last minute; `None` if unknown."""
     memory_bytes: int = 0

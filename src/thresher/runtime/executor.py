@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import ClassVar
@@ -124,6 +125,18 @@ class Executor:
     def warm_up(self) -> None:
         """Start slow components; called before planning."""
 
+    def release(self) -> None:
+        """End what `warm_up` has started and no cluster has taken over."""
+
+    @contextlib.contextmanager
+    def connected(self) -> Iterator[None]:
+        """Warm up for a run, and release at its end."""
+        try:
+            self.warm_up()
+            yield
+        finally:
+            self.release()
+
     def plan(self, pipeline: Pipeline, options: RunOptions | None = None) -> Plan:
         """Return the plan of a run."""
         options = options or RunOptions()
@@ -157,8 +170,7 @@ class Executor:
 
     def execute(self, pipeline: Pipeline, options: RunOptions) -> RunResult:
         """Run the pipeline to the end."""
-        with redacted_errors(RunFailedError):
-            self.warm_up()
+        with redacted_errors(RunFailedError), self.connected():
             plan = self.plan(pipeline, options)
             from thresher.runtime.run import run_plan
 

@@ -250,7 +250,7 @@ class Attempt:
         change = None if previous is None else changed_inputs(previous, units)
         if change is not None and not self._options.accept_changes:
             refuse_changed_inputs(self._run.run_dir or "", change)
-        done = [unit.nbytes for unit in units if unit.id in self._run.committed]
+        done = [unit.work for unit in units if unit.id in self._run.committed]
         self._restored = Restored(len(done), sum(done))
         total = "" if any(unit.stream for unit in units) else f" of {len(units):,}"
         self.progress.message(f"resuming: {self._resumed:,}{total} units done")

@@ -159,7 +159,7 @@ class WorkList:
         else:
             self._open.add(unit.id)
         nbytes = 0 if unit.id.startswith(JOIN_PREFIX) else unit.nbytes
-        return UnitSpec(unit.id, unit.order, self._entry(unit), nbytes, unit.stream)
+        return UnitSpec(unit.id, unit.order, self._entry(unit), nbytes, unit.stream, unit.weight)
 
     def _entry(self, unit: Unit) -> int:
         entries = self._plan.entries

@@ -67,6 +67,7 @@ class UnitSpec(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     entry: int  # index of the source op it enters at
     nbytes: int = 0  # size of the input, for reports
     stream: bool = False  # a file that is cut into other units while it is read; never committed itself
+    weight: int = 0  # what it counts for in progress, in a measure of the reader; 0 for its bytes
 
 
 class RunSpec(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, kw_only=True):

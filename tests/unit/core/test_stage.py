@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from thresher.core.documents.batch import DocumentBatch
-from thresher.core.planning.checks import task_types
+from thresher.core.planning.task_types import task_types
 from thresher.core.resources import Resources
 from thresher.core.stage import (
     CompositeStage,
@@ -234,7 +234,7 @@ def test_a_generator_function_is_a_stage_that_fans_out() -> None:
 
     assert pieces.name == "pieces"
     assert pieces.fans_out
-    assert task_types(pieces) == (DocumentBatch, Task)
+    assert task_types(pieces) == (DocumentBatch, DocumentBatch)
 
 
 def test_what_a_stage_overrides_is_known() -> None:

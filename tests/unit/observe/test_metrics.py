@@ -156,6 +156,21 @@ def test_progress_is_unknown_while_input_is_being_listed() -> None:
     assert (now.units_listed, now.bytes_listed, now.progress_ratio) == (2, 400, 0.0)
 
 
+def test_progress_follows_the_weight_of_units_and_not_the_bytes_of_the_lists_that_name_them() -> None:
+    metrics = Metrics(STAGES, FUSED)
+    units = (UnitSpec("u0", (0, 0), 0, 50, weight=9000), UnitSpec("u1", (1, 0), 0, 50, weight=1000))
+    fold(metrics, *with_worker(1), ev.UnitsListed(units), dispatch(-1, "u0"), t=10.0)
+    now = fold(metrics, ev.TaskEmitted(-1, 1, (), tally=tally(10, nbytes=50)), t=12.0)
+    assert (now.progress_ratio, now.bytes_listed) == (0.0, 0)
+    said = tally(10, nbytes=50)
+    said.input_bytes = 4500
+    now = fold(metrics, ev.TaskEmitted(-1, 1, (), tally=said), t=15.0)
+    assert now.progress_ratio == pytest.approx(0.45)
+    now = fold(metrics, ev.TaskDone(-1, 1, tally=tally(10)), ev.UnitCommitted("u0"), t=19.0)
+    assert now.progress_ratio == pytest.approx(0.9)
+    assert now.eta_s == pytest.approx(1.0)  # 9000 took 9 s, 1000 are left
+
+
 def test_an_empty_input_is_done() -> None:
     assert fold(Metrics(STAGES, FUSED), ev.UnitsListed(())).progress_ratio == 1.0
 

@@ -21,7 +21,7 @@ from typing import Any, ClassVar, Protocol
 
 from thresher.backends.engines.unit_call import EPOCH, Result, UnitWork
 from thresher.backends.processes.local_cluster import LocalCluster
-from thresher.backends.resource_options import available_cpus, checked_share
+from thresher.backends.resource_options import checked_share
 from thresher.core.arguments.options import ErrorBudget, RunOptions, check_count, check_flag, check_positive
 from thresher.core.arguments.sizes import counted
 from thresher.core.pipeline import Pipeline
@@ -37,6 +37,7 @@ from thresher.runtime.executor import Executor, Limits
 from thresher.runtime.orders import WorkerSetup
 from thresher.runtime.payloads.payload import decode_inline, encode
 from thresher.runtime.processes.accelerators import Accelerator, declared_accelerators
+from thresher.runtime.processes.control import available_cpus
 from thresher.runtime.processes.pool import ProcessPool
 from thresher.runtime.specs import run_spec
 from thresher.runtime.unit_tracker import UnitState

@@ -17,7 +17,6 @@ from thresher.core.pipeline import Pipeline
 from thresher.core.planning.plan import Op, Plan
 from thresher.core.registry import require_package
 from thresher.core.resources import NodeInfo, Resources
-from thresher.core.result import RunResult
 from thresher.core.stage import overrides
 from thresher.errors import PlanError, RunFailedError
 from thresher.runtime.orders import WorkerSetup
@@ -170,11 +169,8 @@ class RayEngineExecutor(EngineExecutor):
             refuse_unfit(plan, op_chain(plan), self.nodes())
         return plan
 
-    def execute(self, pipeline: Pipeline, options: RunOptions) -> RunResult:
-        """Run the pipeline; a private cluster ends with it."""
-        try:
-            return super().execute(pipeline, options)
-        finally:
-            session, self._session = self._session, None
-            if session is not None:
-                session.close()
+    def release(self) -> None:
+        """Disconnect from the cluster; a private one ends."""
+        session, self._session = self._session, None
+        if session is not None:
+            session.close()

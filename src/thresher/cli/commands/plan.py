@@ -57,7 +57,7 @@ def execute(arguments: argparse.Namespace) -> int:
 def _stage_facts(stage: Any) -> dict[str, Any]:
     from dataclasses import asdict
 
-    from thresher.core.planning.checks import task_types
+    from thresher.core.planning.task_types import task_types
 
     taken, given = task_types(stage)
     return {

@@ -341,11 +341,11 @@ class DocumentBatch(RecordTask):
         """Return the buffer that holds the lines, or `None`."""
         return None if self._raw is None else self._raw.buffer
 
-    def name_records(self) -> None:
+    def name_records(self, source: tuple[str, str] | None = None, first: int = 0) -> None:
         """Give records that came without ids some that name their task; fail if no column can hold them."""
         if self._ids is None:
             self.to_pyarrow()
-        super().name_records()
+        super().name_records(source, first)
 
     @property
     def raw_lines(self) -> RawLines | None:

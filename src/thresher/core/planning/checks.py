@@ -3,15 +3,22 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
-import typing
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from thresher.core.planning.task_types import (
+    TaskTypes,
+    declared_types,
+    may_have,
+    misfits,
+    names_of,
+    task_types,
+    types_after,
+)
 from thresher.core.records.record_task import RecordTask
 from thresher.core.scores import rules_of
-from thresher.core.stage import FunctionStage, OrderedStage, ProcessingStage, SinkStage, SourceStage, needs_own_workers
+from thresher.core.stage import OrderedStage, ProcessingStage, SinkStage, SourceStage, needs_own_workers
 from thresher.core.task import EmptyTask, Task
 from thresher.errors import PlanError, RefusedError, UsageError, numbered, with_article
 
@@ -65,23 +72,26 @@ def check_positions(stages: Sequence[Stage], *, initial_tasks: bool) -> None:
             )
     if initial_tasks and isinstance(stages[0], SourceStage):
         raise PlanError(f"{stages[0].name} reads its own input; leave initial_tasks out, or leave the reader out")
-    first, taken = stages[0], task_types(stages[0])[0]
+    first, taken = stages[0], declared_types(stages[0]).taken
     if not initial_tasks and not isinstance(first, SourceStage) and not issubclass(EmptyTask, taken):
         raise PlanError(
-            f"{first.name} comes first and takes {with_article(taken)}, but nothing gives it one; put a reader "
-            "such as JsonlReader or ParquetReader before it, or, in Python, give initial_tasks"
+            f"{first.name} comes first and takes {with_article(names_of(taken))}, but nothing gives it one; put a "
+            "reader such as JsonlReader or ParquetReader before it, or, in Python, give initial_tasks"
         )
 
 
 def check_initial_tasks(first: Stage, tasks: Sequence[Any]) -> None:
-    """Check that the first stage accepts the initial tasks, and that they have the attributes in its `inputs()`."""
-    taken, attributes = task_types(first)[0], first.inputs()[0]
+    """Check that the first stage accepts the initial tasks, and that they have what its `inputs()` names."""
+    taken, (attributes, columns) = declared_types(first).taken, first.inputs()
     for number, task in enumerate(tasks):
         if not isinstance(task, taken):
             raise UsageError(
-                f"initial_tasks[{number}] is {with_article(type(task))}, but {first.name} takes {with_article(taken)}"
+                f"initial_tasks[{number}] is {with_article(type(task))}, but {first.name} takes "
+                f"{with_article(names_of(taken))}"
             )
         missing = [name for name in attributes if not hasattr(task, name)]
+        names = task.column_names() if isinstance(task, RecordTask) else None
+        missing += [name for name in columns if names is not None and name not in names]
         if missing:
             raise UsageError(
                 f"initial_tasks[{number}] is {with_article(type(task))} without {', '.join(map(repr, missing))}, "
@@ -132,13 +142,30 @@ def check_keeps_dropped(stages: Sequence[Stage]) -> None:
 
 
 def check_task_types(stages: Sequence[Stage]) -> None:
-    """Check that each stage accepts the task type of the stage before it."""
+    """Check that each stage takes all types of tasks that may reach it, and that they have the attributes it needs."""
+    known, outputs = declared_types(stages[0]).given, set(stages[0].outputs()[0])
     for before, after in itertools.pairwise(stages):
-        given, taken = task_types(before)[1], task_types(after)[0]
-        if not (issubclass(given, taken) or issubclass(taken, given)):
+        taken = declared_types(after).taken
+        wrong = misfits(known, taken)
+        if wrong:
+            wanted, found = with_article(names_of(taken)), with_article(names_of(wrong))
             raise PlanError(
-                f"{after.name} takes {with_article(taken)}, but {before.name} before it gives {with_article(given)}; "
-                f"put a stage between them that makes {with_article(taken)} of {with_article(given)}"
+                f"{after.name} takes {wanted}, but {before.name} before it gives {found}; "
+                f"put a stage between them that makes {wanted} of {found}"
+            )
+        _check_attributes(after, known, outputs)
+        outputs |= set(after.outputs()[0])
+        known = types_after(after, known)
+
+
+def _check_attributes(stage: Stage, known: TaskTypes, made: set[str]) -> None:
+    """Check that tasks of these types have the attributes in `inputs()`, where the types are known."""
+    types = [one for one in known if one not in (Task, RecordTask)]
+    for attribute, one in itertools.product(stage.inputs()[0], types):
+        if attribute not in made and not may_have(one, attribute):
+            raise PlanError(
+                f"{stage.name} needs the attribute {attribute!r}, which {with_article(one)} does not have; "
+                "add it to the class, or name it in the outputs() of a stage before that sets it"
             )
 
 
@@ -164,6 +191,9 @@ def check_columns(stages: Sequence[Stage]) -> None:
     for number, stage in enumerate(stages):
         missing = [column for column in stage.inputs()[1] if column not in have]
         faults += [_missing(stage, column, stages[number + 1 :], sorted(have)) for column in missing]
+        declared = declared_types(stage)
+        if number and misfits(declared.given, declared.taken):
+            break  # records of another type have columns of their own
         have.update(stage.outputs()[1])
     if faults:
         raise PlanError("columns are missing:\n" + "\n".join(f"  {fault}" for fault in faults))
@@ -177,42 +207,3 @@ def _missing(stage: Stage, column: str, later: Sequence[Stage], have: list[str])
         else f"read it (there are: {', '.join(have) or 'none'}), or add a stage that makes it, such as Score or AddId"
     )
     return f"{stage.name} needs the column {column!r}, which no stage before it provides; {hint}"
-
-
-# -- task types -------------------------------------------------------------------------------------------------------
-
-
-def task_types(stage: ProcessingStage[Any, Any]) -> tuple[type[Task], type[Task]]:
-    """Return the declared input and output type of a stage; `Task` where nothing is declared."""
-    if isinstance(stage, FunctionStage):
-        return _types_of_function(stage.function)
-    stage_type: Any = type(stage)
-    return _types_of_class(stage_type)
-
-
-@functools.cache
-def _types_of_class(stage_type: type[ProcessingStage[Any, Any]]) -> tuple[type[Task], type[Task]]:
-    for cls in stage_type.__mro__:
-        for base in getattr(cls, "__orig_bases__", ()):
-            origin = typing.get_origin(base)
-            if isinstance(origin, type) and issubclass(origin, ProcessingStage):
-                found = [_task_type(argument) for argument in typing.get_args(base)]
-                if len(found) == 2:
-                    return found[0], found[1]
-                if len(found) == 1:
-                    return (Task, found[0]) if issubclass(origin, SourceStage) else (found[0], Task)
-    return Task, Task
-
-
-def _types_of_function(function: Callable[[Any], Any]) -> tuple[type[Task], type[Task]]:
-    try:
-        hints = typing.get_type_hints(function)
-    except (NameError, TypeError):
-        return Task, Task
-    given = hints.pop("return", Task)
-    taken = next(iter(hints.values()), Task)
-    return _task_type(taken), _task_type(given)
-
-
-def _task_type(hint: Any) -> type[Task]:
-    return hint if isinstance(hint, type) and issubclass(hint, Task) else Task

@@ -38,6 +38,7 @@ from thresher.core.stage import (
     needs_own_workers,
     overrides,
 )
+from thresher.core.tally import Tally
 from thresher.errors import PlanError, RefusedError
 from thresher.version import __version__
 
@@ -124,6 +125,8 @@ class Plan:
     settings: PlanSettings = field(default_factory=PlanSettings)
     scores: ScorePlan | None = None
     """Use of scores; `None` if there is none."""
+    corrections: dict[str, Tally] = field(default_factory=dict)
+    """Counts to add to the commit of a unit, by its id: records that are retried were counted before."""
 
     @property
     def source(self) -> SourceStage[Any] | None:

@@ -20,13 +20,13 @@ class RecordIds:
     def __init__(
         self,
         sources: tuple[tuple[str, str], ...],
-        positions: Rows,
+        positions: Rows | Sequence[int],
         which: Rows | None = None,
         suffixes: tuple[str, ...] | None = None,
     ) -> None:
         """`sources` are pairs of id prefix (`file12:` or `file12:r`) and path; `which` picks one per record."""
         self.sources = sources
-        self.positions = positions
+        self.positions: Rows = np.asarray(positions, dtype=np.int64)
         self._which = which
         self.suffixes = suffixes
 

@@ -7,11 +7,11 @@ is stored, belongs to the type: `DocumentBatch` holds rows of a table, another t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
-from thresher.core.task import Task
+from thresher.core.task import Task, exact_size
 
 if TYPE_CHECKING:
     from thresher.core.records.reconcile import Reconciled, Reconciler
@@ -19,6 +19,21 @@ if TYPE_CHECKING:
 
 FILTERED = "filtered"
 """The rule under which records are counted that a stage left out without giving a reason."""
+_NOT_RECORDS = frozenset(
+    {
+        "dataset_name",
+        "metadata",
+        "_task_id",
+        "_counted",
+        "_ids",
+        "_has_own_ids",
+        "_dropped",
+        "_failed",
+        "_memo",
+        "_baggage",
+    }
+)
+"""Attributes that belong to the framework; those that a type adds hold its records."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +90,9 @@ class FailedRows:
 
 
 class RecordTask(Task):
-    """A task that holds records. A type of its own defines `num_items`, `nbytes`, `pick`, `joined` and `json_lines`.
+    """A task that holds records. A type of its own defines `to_dicts` and `from_dicts`; the rest follows from them.
+
+    `num_items`, `select`, `concat` and `nbytes` are worth defining where a type can answer faster.
 
     Invariants:
 
@@ -103,24 +120,54 @@ class RecordTask(Task):
 
     # -- what a type defines ------------------------------------------------------------------------------------------
 
-    def pick(self, rows: Sequence[int] | Rows) -> Self:
-        """Return the given records in the given order, with their ids and memo, and nothing noted as left out."""
-        raise TypeError(f"{type(self).__name__} must define pick(rows)")
+    def to_dicts(self) -> Sequence[dict[str, Any]]:
+        """Return each record as a dict of its fields; values may be bytes, buffers and arrays, also nested ones."""
+        raise TypeError(f"{type(self).__name__} must define to_dicts()")
 
-    def joined(self, others: Sequence[Self]) -> Self:
-        """Return these records followed by those of `others`, with all that is noted as left out."""
-        raise TypeError(f"{type(self).__name__} must define joined(others)")
+    @classmethod
+    def from_dicts(cls, records: Sequence[dict[str, Any]]) -> Self:
+        """Return a task with the records that `to_dicts` described, none at all included."""
+        raise TypeError(f"{cls.__name__} must define from_dicts(records)")
+
+    # -- what a type may define ---------------------------------------------------------------------------------------
+
+    @property
+    def num_items(self) -> int:
+        """Return the number of records."""
+        return len(self.to_dicts())
+
+    @property
+    def nbytes(self) -> int:
+        """Return the bytes of the records: all that the attributes of the type hold, nested values included."""
+        own = (value for name, value in self.__dict__.items() if name not in _NOT_RECORDS and value is not None)
+        return sum(map(exact_size, own))
+
+    def select(self, rows: Sequence[int]) -> Self:
+        """Return a task with the given records in the given order; ids and the like are added to it."""
+        records = self.to_dicts()
+        return self.from_dicts([records[row] for row in rows])
+
+    @classmethod
+    def concat(cls, parts: Sequence[Self]) -> Self:
+        """Return a task with the records of all parts; ids and the like are added to it."""
+        return cls.from_dicts([record for part in parts for record in part.to_dicts()])
 
     def json_lines(self) -> Sequence[bytes | memoryview]:
         """Return each record as a JSON object: what the quarantine file and `dropped_to` hold."""
-        raise TypeError(f"{type(self).__name__} must define json_lines()")
+        from thresher.core.records.record_json import encode_record
+
+        return [encode_record(record) for record in self.to_dicts()]
 
     @classmethod
     def from_json_lines(cls, lines: Sequence[bytes], ids: RecordIds) -> Self:
         """Return the records that `json_lines` described, so that `thresher retry` can process them again."""
-        raise TypeError(f"{cls.__name__} must define from_json_lines(lines, ids): its records cannot be retried")
+        from thresher.core.records.record_json import decode_record
 
-    # -- what a type may define ---------------------------------------------------------------------------------------
+        return cls.from_dicts([decode_record(line) for line in lines]).with_ids(ids)
+
+    def column_names(self) -> Collection[str] | None:
+        """Return the names of the columns that every record has; `None` where records differ or that is not known."""
+        return None
 
     def record_sizes(self) -> Rows | None:
         """Return the bytes of each record, which add up to `nbytes`; `None` where that is not known at once."""
@@ -167,14 +214,15 @@ class RecordTask(Task):
         """What stages computed per record, by kind and column, for later stages: lists, or values with `take`."""
         return self._memo
 
-    def name_records(self) -> None:
-        """Give records that came without ids some that name their task."""
+    def name_records(self, source: tuple[str, str] | None = None, first: int = 0) -> None:
+        """Give records that came without ids some: their numbers in `source`, from `first` on, else in their task."""
         if self._ids is None:
             import numpy as np
 
             from thresher.core.records.record_ids import RecordIds
 
-            self._ids = RecordIds(((f"{self._task_id}:", ""),), np.arange(self.num_items, dtype=np.int64))
+            numbers = np.arange(first, first + self.num_items, dtype=np.int64)
+            self._ids = RecordIds((source or (f"{self._task_id}:", ""),), numbers)
 
     def with_ids(self, ids: RecordIds | None) -> Self:
         """Return another task object with the same records under `ids`, and nothing noted as left out."""
@@ -184,6 +232,18 @@ class RecordTask(Task):
         other._has_own_ids = False
         other._dropped, other._failed = [], []
         return other
+
+    def pick(self, rows: Sequence[int] | Rows) -> Self:
+        """Return the given records in the given order, with their ids and memo, and nothing noted as left out."""
+        import numpy as np
+
+        index = np.asarray(rows, dtype=np.int64)
+        return self._with_rows_of(index, self.select(index.tolist()))
+
+    def joined(self, others: Sequence[Self]) -> Self:
+        """Return these records followed by those of `others`, with all that is noted as left out."""
+        parts = [self, *others]
+        return self._with_notes_of(parts, self.concat(parts))
 
     def take(self, rows: Sequence[int] | Rows) -> Self:
         """Return the given records in the given order, with all that is noted as left out."""

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parsing a chunk where memory may run out: less at a time, and the line that does not fit alone is set aside."""
+"""Parsing a chunk where memory may run out: less at a time, and a record that does not fit alone is set aside."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
 
-from thresher.core.records.record_task import FailedRows, NoRecords, RecordTask
+from thresher.core.records.record_task import RecordTask
+from thresher.core.source import failed_record
 from thresher.core.stage import SourceStage
 from thresher.core.task import RawChunk, Task
 from thresher.runtime.memory.split import HEAD_BYTES, give_memory_back
@@ -31,7 +32,9 @@ def parse_within_memory(source: Source, task: Task) -> Iterator[RecordTask]:
     if batch is None:
         if not isinstance(task, RawChunk):
             raise MemoryError(f"memory ran out twice while {source.name} parsed {task!r}")
-        batch = _set_aside(task)
+        message = "memory ran out twice while the record was parsed; give the run more memory, or leave the record out"
+        head = bytes(memoryview(task.data).cast("B")[:HEAD_BYTES])
+        batch = failed_record(task.source, task.offset, OUT_OF_MEMORY, message, head, attempts=2)
     yield batch
 
 
@@ -44,20 +47,3 @@ def _try(source: Source, task: Task) -> RecordTask | None:
         if not is_out_of_memory(error):
             raise
         return None
-
-
-def _set_aside(chunk: RawChunk) -> NoRecords:
-    """Return what tells that the only record of a chunk does not fit into memory."""
-    import numpy as np
-
-    from thresher.core.records.record_ids import RecordIds
-
-    message = (
-        f"{chunk.source[1]}, byte {chunk.offset}: memory ran out twice while the line was parsed; "
-        "give the run more memory, or leave the record out"
-    )
-    ids = RecordIds((chunk.source,), np.array([chunk.offset], dtype=np.int64))
-    head = bytes(memoryview(chunk.data).cast("B")[:HEAD_BYTES])
-    task = NoRecords(chunk.dataset_name)
-    task.note_failed([FailedRows(None, OUT_OF_MEMORY, [message], attempts=2, lines=[head], ids=ids)])
-    return task

@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from thresher.core.planning.checks import cannot_write, task_types
+from thresher.core.planning.checks import cannot_write
 from thresher.core.planning.plan import Op, Plan, Step
+from thresher.core.planning.task_types import declared_types
 from thresher.core.records.record_task import FILTERED, DroppedRows, FailedRows, RecordTask
 from thresher.core.source import ReadContext, SourceItem
 from thresher.core.stage import OrderedStage, SourceStage
@@ -273,7 +274,7 @@ class Flow:
         self._take_over(task)
         tally = self._tally_of(step.stage)
         stage: Any = self._plan.stages[step.stage]
-        if not isinstance(task, RecordTask) or (task.num_items and not isinstance(task, task_types(stage)[0])):
+        if not isinstance(task, RecordTask) or (task.num_items and not isinstance(task, declared_types(stage).taken)):
             raise RunFailedError(cannot_write(self._plan.stages, step.stage, task))
         if task.num_items:
             started = time.perf_counter()

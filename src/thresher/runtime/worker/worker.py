@@ -12,9 +12,9 @@ from dataclasses import replace
 from typing import Any
 
 from thresher.core.planning.plan import Op, Plan
-from thresher.core.resources import NodeInfo, WorkerMetadata
+from thresher.core.resources import NodeInfo, WorkerMetadata, threads_for
 from thresher.core.source import ReadContext
-from thresher.core.stage import OrderedStage, overrides
+from thresher.core.stage import OrderedStage, needs_own_workers, overrides
 from thresher.core.tally import Tally
 from thresher.core.unit import Unit
 from thresher.credentials import print_traceback, traceback_of
@@ -23,6 +23,7 @@ from thresher.ledger.records import CommitRecord
 from thresher.ledger.stores.commit_target import JOIN_PREFIX
 from thresher.ledger.unit_output import UnitOutput, join
 from thresher.runtime.orders import Produced, TaskOrder, TaskReport, WorkerSetup
+from thresher.runtime.processes.control import available_cpus
 from thresher.runtime.processes.preload import compile_kernels
 from thresher.runtime.worker.flow import Flow
 from thresher.runtime.worker.score_keeper import ScoreKeeper, introduce
@@ -104,6 +105,9 @@ class Worker:
         stage = self.plan.stages[number]
         if not overrides(stage, "setup"):
             return
+        is_local = metadata.node.node_id == NodeInfo().node_id  # on a cluster the other workers may be elsewhere
+        beside = metadata.num_workers if is_local and needs_own_workers(stage) else 1
+        metadata = replace(metadata, threads=threads_for(stage.resources.cpus, available_cpus(), beside))
         for attempt in range(1, SETUP_ATTEMPTS + 1):
             try:
                 stage.setup(metadata)
@@ -152,6 +156,8 @@ class Worker:
             flow = Flow(self.plan, op, TaskOrder(op.index, unit, epoch, []), ReadContext(), output)
             flow.scores, flow.kept = self._scores, kept
             tally.add(flow.end_unit().tally)
+        if unit.id in self.plan.corrections:
+            tally.add(self.plan.corrections[unit.id])
         return output.commit(tally)
 
     def discard(self, unit_id: str, epoch: int) -> None:

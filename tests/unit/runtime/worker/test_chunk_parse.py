@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from thresher import DocumentBatch, JsonlReader
 from thresher.core.task import RawChunk, Task
 from thresher.runtime.worker.chunk_parse import parse_within_memory
+from thresher.stages.io.jsonl.lines import LineChunk
 
 pytestmark = pytest.mark.usefixtures("small_heap")
 
@@ -37,7 +38,7 @@ class Narrow(JsonlReader):
 def chunk_of(texts: list[str], *, ends: bool = True) -> RawChunk:
     """Lines as they stand in a file, from its byte 1000 on."""
     lines = "\n".join(json.dumps({"text": text}) for text in texts) + "\n" * ends
-    return RawChunk(lines.encode(), 1000, SOURCE)
+    return LineChunk(lines.encode(), 1000, SOURCE)
 
 
 def parsed(source: JsonlReader, chunk: RawChunk) -> tuple[list[str], list[str], list[str]]:
@@ -63,13 +64,25 @@ def test_a_line_that_never_fits_is_set_aside_with_its_place_and_the_others_go_on
     texts, _, messages = parsed(Narrow("in"), chunk_of(["a", "never", "b"]))
     assert texts == ["a", "b"]
     (message,) = messages
-    assert message.startswith("in/f.jsonl, byte 1014: memory ran out twice while the line was parsed; give the run")
+    assert message.startswith("in/f.jsonl, byte 1014: memory ran out twice while the record was parsed; give the run")
 
 
 def test_a_line_is_tried_again_before_it_is_set_aside() -> None:
     source = Narrow("in")
     source.fails_once = True
     assert parsed(source, chunk_of(["a"]))[0] == ["a"]
+
+
+def test_a_chunk_of_another_format_is_never_cut_at_a_line_feed() -> None:
+    class Binary(JsonlReader):
+        def parse(self, task: Task) -> DocumentBatch:
+            raise MemoryError
+
+    (batch,) = parse_within_memory(Binary("in"), RawChunk(b"\x00\n\x01\n", 7, ("f:", "in/f.tar")))
+    (failed,) = batch.take_failed()
+    assert batch.num_items == 0
+    assert failed.messages[0].startswith("in/f.tar, byte 7: memory ran out twice while the record was parsed; give")
+    assert failed.lines == [b"\x00\n\x01\n"]
 
 
 def test_what_is_no_chunk_of_lines_is_tried_twice_and_then_fails_its_task() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from thresher.core.documents.batch import DocumentBatch
-from thresher.core.planning.checks import task_types
+from thresher.core.planning.task_types import task_types
 from thresher.core.task import FileGroupTask
 from thresher.errors import UsageError
 from thresher.stages.io.jsonl.writer import JsonlWriter

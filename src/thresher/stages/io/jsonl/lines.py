@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from thresher.core.documents.records import Rows
+from thresher.core.task import RawChunk
 from thresher.stages.io import compiled
 from thresher.stages.io.compression.content import BOM
 from thresher.stages.io.damage import DamagedInputError
@@ -93,6 +94,22 @@ class Damage:
 
 
 Cut = Lines | TooLarge | Damage
+
+
+class LineChunk(RawChunk):
+    """Whole lines that are still to be parsed."""
+
+    has_constant_buffers = True
+
+    def halves(self) -> list[RawChunk]:
+        """Return the chunk cut at the line end nearest before its middle, or else after it; empty for a single line."""
+        view = memoryview(self.data).cast("B")
+        middle = view.nbytes // 2
+        middle = last_line_end(view[:middle]) or first_line_end(view, middle)
+        if not 0 < middle < view.nbytes:
+            return []
+        cuts = ((0, view[:middle]), (middle, view[middle:]))
+        return [LineChunk(part, self.offset + start, self.source, self.dataset_name) for start, part in cuts]
 
 
 class LineCutter:

@@ -10,7 +10,7 @@ import msgspec
 
 from thresher.core.documents.batch import DocumentBatch, concat_batches
 from thresher.core.task import RawChunk, Task
-from thresher.core.unit import Unit, file12
+from thresher.core.unit import Unit
 from thresher.stages.io.file_reader import FileReader
 from thresher.stages.io.jsonl.units import Splitting, list_jsonl_units
 from thresher.stages.io.listing import AcceptedFiles
@@ -127,12 +127,11 @@ class JsonlReader(FileReader):
 def _task_of(found: PieceCut, context: ReadContext) -> Task:
     """Return a chunk to parse, or a batch with a failure."""
     from thresher.stages.io.jsonl.json_lines import failed_batch, failed_lines
-    from thresher.stages.io.jsonl.lines import Lines, TooLarge
+    from thresher.stages.io.jsonl.lines import LineChunk, Lines, TooLarge
 
-    source = (f"{file12(found.piece.relative)}:", found.piece.path)
-    cut = found.cut
+    source, cut = found.piece.source, found.cut
     if isinstance(cut, Lines):
-        return RawChunk(cut.buffer, cut.offset, source)
+        return LineChunk(cut.buffer, cut.offset, source)
     if isinstance(cut, TooLarge):
         message = (
             f"the line has {cut.length} bytes, more than the {context.max_record_bytes} that a record may have; "

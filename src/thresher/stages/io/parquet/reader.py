@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from thresher.core.documents.batch import DocumentBatch
 from thresher.core.documents.json_records import lacks_text, shown_names
 from thresher.core.task import Task
-from thresher.core.unit import Piece, Unit, file12
+from thresher.core.unit import Piece, Unit
 from thresher.errors import InputError
 from thresher.stages.io.file_reader import FileReader
 from thresher.stages.io.listing import AcceptedFiles
@@ -134,7 +134,7 @@ def _batch_of(found: ReadRows | LostRows, piece: Piece, limit: int | None) -> Do
     from thresher.stages.io.jsonl.json_lines import failed_batch, failed_lines
     from thresher.stages.io.parquet.file import LostRows, find_invalid_rows, raw_row
 
-    source = (f"{file12(piece.relative)}:r", piece.path)
+    source = piece.row_source
     if isinstance(found, LostRows):
         count = found.count if found.count is None or limit is None else min(found.count, limit)
         return failed_batch(failed_lines(found.error, source, [(found.first, found.message, b"")], counts=[count]))
