@@ -47,10 +47,8 @@ class Remainder:
 
 def reconcile(given: RecordTask, made: Any, stage_name: str) -> Reconciled:
     """Return what `made`, the only result for `given`, holds; a `Reconciler` takes several results."""
-    if isinstance(made, RecordTask):
-        made.absorb_writes()
-    if made is given and given.as_given() is given:
-        return Reconciled(given, 0, 0, given.take_dropped(), given.take_failed())
+    if made is given and given.absorb_writes():
+        return Reconciled(given, 0, 0, *given.take_left_out())
     reconciler = given.reconciler(stage_name)
     found = reconciler.add(made)
     rest = reconciler.finish()

@@ -143,8 +143,10 @@ class RecordTask(Task):
         """Return `as_given()`, without what a call that failed has written to views that the task handed out."""
         return self.as_given()
 
-    def absorb_writes(self) -> None:
-        """Take over what user code has written in place to views that the task handed out."""
+    def absorb_writes(self) -> bool:
+        """Take over what user code has written in place to views that the task handed out; return True if the task is
+        still the one that the stage was given."""
+        return True
 
     def reconciler(self, stage_name: str, *, several: bool = False) -> Reconciler:
         """Return what decides which of these records the results of a stage are."""
@@ -219,6 +221,12 @@ class RecordTask(Task):
         """Return what was set aside since the last call, and note it no longer."""
         taken, self._failed = self._failed, []
         return taken
+
+    def take_left_out(self) -> tuple[list[DroppedRows], list[FailedRows]]:
+        """Return what was dropped and what was set aside since the last call, and note it no longer."""
+        dropped, failed = self._dropped, self._failed
+        self._dropped, self._failed = [], []
+        return dropped, failed
 
     def note_failed(self, failed: Sequence[FailedRows]) -> None:
         """Note records as set aside that are not among the records of this task."""
