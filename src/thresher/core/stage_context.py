@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the framework keeps about a stage between its calls. Each worker has one context per stage and binds it."""
+"""The state of a stage that the framework keeps between calls. Each worker has a context per stage and binds it."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ class DocumentBatch(RecordTask):
     ) -> None:
         super().__init__(dataset_name, None, metadata, task_id)
         self._given: Any = data if data is not None else []
-        """What a user handed over; Arrow is made of it on demand."""
+        """Data that a user handed over; Arrow is made of it on demand."""
         self._table: pa.Table | None = None
         self._whole = True
         """True if `_table` has every column (a lazily read batch starts with none)."""
@@ -68,7 +68,7 @@ class DocumentBatch(RecordTask):
         self._trace: FrameTrace | None = None
         """For records without ids: which rows of `_given` they are."""
         self._before: Any = None
-        """What this batch was before a user set its `data`."""
+        """The batch as it was before a user set its `data`."""
 
     @classmethod
     def from_lines(cls, raw: RawLines, ids: RecordIds, dataset_name: str = "") -> Self:

@@ -28,11 +28,11 @@ class FoundTexts:
     data: npt.NDArray[np.uint8]
     """The texts as UTF-8, with room behind them, as kernels want them."""
     starts: Rows
-    """Where the text of each line begins."""
+    """Start of the text of each line."""
     ends: Rows
-    """Where it ends."""
+    """End of the text of each line."""
     statuses: npt.NDArray[np.uint8]
-    """What each line holds under the field; see `thresher.kernels.json.text`."""
+    """Kind of value that each line holds under the field; see `thresher.kernels.json.text`."""
 
     def take(self, rows: Rows) -> FoundTexts:
         """Return the texts of some lines, in the same buffer."""
@@ -128,7 +128,7 @@ class Packet:
 
 
 class LateColumn(Protocol):
-    """One text for each record of a batch, in a form of the stage's own that becomes Arrow, or lines, when needed."""
+    """Texts of the records of a batch in a form of the stage's own, which becomes Arrow or lines on demand."""
 
     def take(self, index: Rows) -> LateColumn:
         """Return the texts of some of the records."""

@@ -21,7 +21,7 @@ from thresher.errors import with_article
 
 @dataclass(frozen=True)
 class Reconciled:
-    """What a stage did to the records that it was given."""
+    """Result of a stage in terms of the records that it was given."""
 
     batch: RecordTask
     """The records that go on, with their ids."""
@@ -37,7 +37,7 @@ class Reconciled:
 
 @dataclass(frozen=True)
 class Remainder:
-    """What became of the given records that no result carries on."""
+    """The given records that no result holds."""
 
     merged: int = 0
     """New records replace so many of them."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tasks that hold records: what the engine asks of them, and what it notes about records that leave them.
+"""Tasks that hold records, and the notes about records that leave them.
 
 The engine counts, cuts, joins, drops and quarantines records through `RecordTask` alone. What a record is, and how it
 is stored, belongs to the type: `DocumentBatch` holds rows of a table, another type may hold files with metadata.
@@ -44,9 +44,9 @@ class FailedRows:
     error: str
     """The kind of failure, a short word such as `not-a-string`; failures are grouped by it."""
     messages: Sequence[str]
-    """What is wrong, one text per record."""
+    """The failure of each record as text."""
     traceback: str = ""
-    """Where a stage's own code raised."""
+    """The frames of the stage's own code that raised."""
     attempts: int = 1
     """How often it was tried."""
     lines: Sequence[bytes] = ()
@@ -60,17 +60,17 @@ class FailedRows:
 
     @property
     def total(self) -> int:
-        """Number of records; a loss of unknown size counts as one."""
+        """Return the number of records; a loss of unknown size counts as one."""
         return sum(1 if n is None else n for n in self.counts) if self.counts else len(self.messages)
 
     @property
     def unknown(self) -> int:
-        """Number of losses of unknown size."""
+        """Return the number of losses of unknown size."""
         return sum(1 for n in self.counts if n is None)
 
     @property
     def record_ids(self) -> RecordIds | None:
-        """The ids of the records, whether they could be read or not."""
+        """Return the ids of the records, whether they could be read or not."""
         return self.ids if self.batch is None else self.batch.ids
 
 
@@ -161,12 +161,12 @@ class RecordTask(Task):
 
     @property
     def ids(self) -> RecordIds | None:
-        """Ids of the records; `None` for records that user code has just made."""
+        """Return the ids of the records; `None` for records that user code has just made."""
         return self._ids
 
     @property
     def memo(self) -> dict[tuple[str, str], Any]:
-        """What stages computed per record, by kind and column, for later stages: lists, or values with `take`."""
+        """Return what stages computed per record for later stages, by kind and column: lists, or values with `take`."""
         return self._memo
 
     def name_records(self) -> None:

@@ -38,7 +38,7 @@ class Note(msgspec.Struct, frozen=True, gc=False):
     stage: str
     """The stage whose code runs."""
     names: tuple[str, ...]
-    """What the stage gets: names of tasks or records, or a place in a file."""
+    """Names of the tasks or records that the stage gets, or a place in a file."""
     size: int = 0
     """Number of records."""
     alone: bool = False

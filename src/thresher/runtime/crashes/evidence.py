@@ -38,7 +38,7 @@ class Suspect(msgspec.Struct, array_like=True, gc=False, frozen=True):
     stage: str
     """The stage."""
     names: tuple[str, ...]
-    """What it was given."""
+    """Names of what the stage was given."""
     size: int = 0
     """Number of records."""
     alone: bool = False
@@ -86,7 +86,7 @@ class Suspicions:
         self._groups: set[str] = set()
         """Stages in which a call for several tasks crashed a worker."""
         self._news: list[Suspect] = []
-        """What this process found out and has not reported yet."""
+        """Findings of this process that it has not reported yet."""
 
     def learn(self, suspect: Suspect) -> None:
         """Add a crash, or the news that records succeeded alone."""
@@ -161,4 +161,4 @@ class Suspicions:
 
 
 KNOWN = Suspicions()
-"""What this process was told."""
+"""The evidence that this process has received."""

@@ -37,7 +37,7 @@ class Part:
     is_record: bool = False
     """True if it is a single record, run alone."""
     evidence: int = 0
-    """What is known against the whole that it was cut from."""
+    """Weight of the evidence against the task that it was cut from."""
 
     @property
     def task(self) -> Task:

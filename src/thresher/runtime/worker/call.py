@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One call of a stage's own code: `prepare` it, `call` it, `settle` its result, and `count` what became of the records.
+"""Call a stage's own code: `prepare` the call, `call`, `settle` its result, and `count` what became of the records.
 
 Every call goes through these four functions (`count` is in `count.py`). A plain call, a fused one and one that overlaps
 with the work of a helper thread differ only in who drives them: `attempt`, `flow.py` and `runtime/overlap/`.
@@ -50,7 +50,7 @@ class Fault:
     message: str
     """Its message."""
     traceback: str
-    """Where the stage's code raised."""
+    """The frames of the stage's code that raised."""
     memory: bool
     """True if memory ran out."""
     passes: bool = False
@@ -77,7 +77,7 @@ def own_traceback(error: BaseException) -> str:
 
 
 class StageCall(msgspec.Struct, eq=False):
-    """One call of a stage for one task, or for several at once."""
+    """A call of a stage for one task, or for several at once."""
 
     context: StageContext
     """The stage, and what the worker keeps about it."""
@@ -94,15 +94,15 @@ class StageCall(msgspec.Struct, eq=False):
     is_made: bool = False
     """True once the method has returned or raised."""
     made: Any = None
-    """What it returned."""
+    """The result of the method."""
     seconds: float = 0.0
     """Time that it took."""
     noted: StageTally | None = None
-    """What the stage counted meanwhile, where another call may start before this one is counted."""
+    """Counts of the stage during the call, taken if another call may start before this one is counted."""
     fault: Fault | None = None
     """The failure of the method, or of settling what it returned."""
     outcomes: list[Outcome] | None = None
-    """What became of each task, once that is settled."""
+    """The outcome of each task, once the call is settled."""
 
     def still_holds(self) -> bool:
         """Return True if the tasks may be given to the stage as prepared: no worker crashed, memory never ran out."""

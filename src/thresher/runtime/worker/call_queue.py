@@ -23,7 +23,7 @@ NO_LIMIT = -1
 
 
 class Call(msgspec.Struct, eq=False):
-    """One call of an op: waiting, running or parked."""
+    """A call of an op: waiting, running or parked."""
 
     op: int
     """Index of the op."""
@@ -36,7 +36,7 @@ class Call(msgspec.Struct, eq=False):
     order: TaskOrder | None = None
     """The order, once it was started."""
     flow: Iterator[Produced] | None = None
-    """What is left to run of it."""
+    """The rest of its outputs, which are made as it is advanced."""
     is_begun: bool = False
     """True if its flow was ever advanced."""
     outputs: list[list[Any]] = []

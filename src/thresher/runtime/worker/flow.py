@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 class Flow:
-    """One order."""
+    """An order on its way through the steps of its op."""
 
     def __init__(self, shared: OpContext, order: TaskOrder, context: ReadContext, output: UnitOutput | None) -> None:
         self._shared, self._order, self._context, self._output = shared, order, context, output
@@ -59,7 +59,7 @@ class Flow:
         self._notes = crash_notes.keeper
         self._large = None if shared.gate is None else LargeRecord(self._plan, self._op, shared.gate)
         self.kept: dict[int, Any] = {}
-        """What stages keep of this unit that need its tasks in order, by number of the stage."""
+        """State of the stages that need the tasks of this unit in order, by number of the stage."""
 
     def take_reports(self) -> list[TaskReport]:
         """Return what happened since the last call, one entry per task of the order."""

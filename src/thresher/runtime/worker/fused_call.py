@@ -51,7 +51,7 @@ def begin_fused(contexts: Contexts, given: Sized) -> FusedCall | None:
 
 
 class FusedCall:
-    """One batch on its way through the stages."""
+    """A batch on its way through the stages."""
 
     def __init__(self, contexts: Contexts, batch: RecordTask, given: Sized, sizes: Rows) -> None:
         """`sizes`: the bytes of each record."""

@@ -44,7 +44,7 @@ class Judged(msgspec.Struct):
 
 
 class Outcome(msgspec.Struct):
-    """What became of one task in one stage."""
+    """The result of one task in one stage: tasks that go on, and records that do not."""
 
     tasks: list[Task] = []
     """Tasks that go on."""

@@ -42,7 +42,7 @@ SETUP_ATTEMPTS = 3
 
 
 class OpContext:
-    """What all orders of one op have in common in one worker."""
+    """The state that all orders of one op share in one worker."""
 
     def __init__(
         self,
@@ -86,13 +86,13 @@ class Worker:
         self._context = ReadContext(setup.plan.settings.chunk_bytes, setup.plan.settings.max_record_bytes)
         self._outputs: dict[tuple[str, int], UnitOutput] = {}
         self._kept: dict[tuple[str, int], tuple[Op, dict[int, Any]]] = {}
-        """By unit and epoch: what stages keep that need its tasks in order, and the op they are in."""
+        """By unit and epoch: the op with stages that need the unit's tasks in order, and what these stages keep."""
         self._flows: dict[int, Flow] = {}
         introduce(setup.plan)
         scores = ScoreKeeper(setup.plan) if setup.plan.scores is not None else None
         contexts = [bind_context(stage) for stage in self.plan.stages]
         self._shared = [OpContext(self.plan, op, contexts, scores) for op in self.plan.ops]
-        """By op: what its orders have in common."""
+        """By op: the state that its orders share."""
 
     # -- running ------------------------------------------------------------------------------------------------------
 
