@@ -6,9 +6,7 @@ from __future__ import annotations
 import itertools
 import os
 import time
-from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from msgspec.structs import replace
@@ -32,6 +30,7 @@ from thresher.runtime.cluster import Cluster, MemoryReading
 from thresher.runtime.executor import Executor, Limits, WorkerPolicy
 from thresher.runtime.orders import Produced, TaskOrder, TaskReport, WorkerSetup
 from thresher.runtime.processes.accelerators import Accelerator, declared_accelerators, found_accelerators
+from thresher.runtime.worker.call_queue import NO_LIMIT, Call, CallQueue, run_flow
 from thresher.runtime.worker.stage_call import ABORTED, TaskAborted
 from thresher.runtime.worker.worker import SetupFailed, Worker, set_up_node
 from thresher.scheduler import actions as act
@@ -40,19 +39,12 @@ from thresher.scheduler.model import RunSpec
 from thresher.scheduler.nodes.placement import placement_errors
 from thresher.stage_errors import ControlSignal
 
-NO_LIMIT = -1
 
+class SerialCall(Call, eq=False):
+    """A call whose tasks are objects of this process."""
 
-@dataclass
-class _Run:
-    """An order in progress."""
-
-    order: TaskOrder
-    worker: int
-    refs: tuple[act.TaskRef, ...]
-    """One per task of the order."""
-    credit: int
-    flow: Iterator[Produced] | None = None
+    worker: int = 0
+    """The number of its worker; all workers are the same object."""
 
 
 class SerialCluster:
@@ -64,8 +56,9 @@ class SerialCluster:
         self._payloads: dict[int, Task] = {}
         self._initial: dict[str, Task] = {}
         self._done: set[str] = set()
-        self._queue: deque[_Run] = deque()
-        self._parked: dict[int, _Run] = {}
+        self._calls: CallQueue[SerialCall] = CallQueue()
+        self._at_once: list[bool] = []
+        """By op: True if no time passes between two outputs of a task."""
         self._events: list[ev.AnyEvent] = []
         self._next_task = 1
         self._quarantined: dict[int, list[bytes]] = {}
@@ -75,6 +68,7 @@ class SerialCluster:
     def start(self, setup: WorkerSetup, output: int | None = None) -> None:
         """Create the only worker."""
         self._worker = Worker(setup)
+        self._at_once = [not setup.plan.emits_gradually(op) for op in setup.plan.ops]
         try:
             set_up_node(setup)
         except SetupFailed as failed:
@@ -94,13 +88,11 @@ class SerialCluster:
         if isinstance(action, act.StartWorker):
             self._start_worker(action)
         elif isinstance(action, act.Dispatch):
-            self._queue.extend(self._runs(action))
+            self._calls.waiting.extend(self._calls_of(action))
         elif isinstance(action, act.Resume):
-            run = self._parked.pop(action.task)
-            run.credit = action.credit
-            self._queue.append(run)
+            self._calls.resume(action.task, action.credit)
         elif isinstance(action, act.GrantCredit):
-            self._grant(action)
+            self._calls.earn(action.task, action.credit)
         elif isinstance(action, act.Release):
             for task in action.tasks:
                 self._payloads.pop(task, None)
@@ -121,9 +113,10 @@ class SerialCluster:
             self._events.append(ev.UnitCommitted(action.unit, action.epoch, record))
 
     def poll(self, timeout_s: float) -> list[ev.AnyEvent]:
-        """Run one order until it ends or is parked."""
-        if not self._events and self._queue:
-            self._advance(self._queue.popleft())
+        """Run one call until it ends or is parked."""
+        call = self._calls.next() if not self._events else None
+        if call is not None:
+            self._advance(call)
         events, self._events = self._events, []
         return events
 
@@ -153,8 +146,7 @@ class SerialCluster:
     def close(self, *, kill: bool = False) -> None:
         """Tear the stages down."""
         worker, self._worker = self._worker, None
-        self._queue.clear()
-        self._parked.clear()
+        self._calls = CallQueue()
         if worker is not None:
             worker.teardown()
 
@@ -174,118 +166,112 @@ class SerialCluster:
                 return
         self._events.append(ev.WorkerReady(action.worker, setup_s=time.monotonic() - started))
 
-    def _runs(self, action: act.Dispatch) -> Iterator[_Run]:
+    def _calls_of(self, action: act.Dispatch) -> Iterator[SerialCall]:
         assert self._worker is not None
         plan = self._worker.plan
         size = plan.tasks_per_call(plan.ops[action.op])
         for start in range(0, len(action.tasks), size):
             refs = action.tasks[start : start + size]
-            tasks = [task for task in map(self._input_of, refs) if task is not None]
-            unit = self._units[refs[0].unit]
-            order = TaskOrder(
-                action.op, unit, refs[0].epoch, tasks, frozenset(self._done) if unit.stream else frozenset()
-            )
             # A call for several tasks cannot pause halfway, so it never parks.
-            yield _Run(order, action.worker, refs, refs[0].credit if size == 1 else NO_LIMIT)
+            credit = refs[0].credit if size == 1 else NO_LIMIT
+            yield SerialCall(action.op, refs, self._units[refs[0].unit], credit, worker=action.worker)
+
+    def _start(self, call: SerialCall) -> Iterator[Produced]:
+        assert self._worker is not None
+        unit, inputs = call.unit, map(self._input_of, call.tasks)
+        done = frozenset(self._done) if unit.stream else frozenset()
+        tasks = [task for task in inputs if task is not None]
+        call.order = TaskOrder(call.op, unit, call.tasks[0].epoch, tasks, done)
+        call.outputs = [[] for _ in call.tasks]
+        call.flow = self._worker.start(call.order)
+        return call.flow
 
     def _input_of(self, ref: act.TaskRef) -> Task | None:
         return self._initial.get(ref.unit) if ref.task < 0 else self._payloads[ref.task]
 
-    def _advance(self, run: _Run) -> None:
+    def _advance(self, call: SerialCall) -> None:
         assert self._worker is not None
-        outputs: list[list[ev.Emitted]] = [[] for _ in run.refs]
+        call.is_begun = True
         try:
-            if run.flow is None:
-                run.flow = self._worker.start(run.order)
-            for produced in run.flow:
-                if produced.task is None and not produced.closes:
-                    continue
-                outputs[produced.parent].append(self._emit(produced))
-                if self._used_up(run, outputs[produced.parent][-1].nbytes):
-                    self._park(run, outputs)
-                    return
+            ended = run_flow(call, call.flow or self._start(call), self._emit, at_once=self._at_once[call.op])
         except ControlSignal:
             raise
         except BaseException as error:
-            self._failed(run, error)
-            for emitted in itertools.chain(*outputs):
-                self._payloads.pop(emitted.task, None)
+            self._failed(call, error)
+            return
+        if ended:
+            self._end(call)
         else:
-            self._done_with(run, outputs)
+            self._park(call)
 
-    def _failed(self, run: _Run, error: BaseException) -> None:
+    def _failed(self, call: SerialCall, error: BaseException) -> None:
         if isinstance(error, TaskAborted):
-            for ref in run.refs:  # something was emitted, so the unit restarts as a whole
-                self._events.append(ev.TaskEmitted(ref.task, run.worker, ()))
-            self._fail(run, ABORTED, str(error), fatal=False)
+            for ref in call.tasks:  # something was emitted, so the unit restarts as a whole
+                self._events.append(ev.TaskEmitted(ref.task, call.worker, ()))
+            self._fail(call, ABORTED, str(error), fatal=False)
         elif isinstance(error, ThresherError):
-            self._fail(run, "", str(error), fatal=True)
+            self._fail(call, "", str(error), fatal=True)
         elif isinstance(error, SetupFailed | OSError):
-            self._fail(run, type(error).__name__, message_of(error), fatal=True)
+            self._fail(call, type(error).__name__, message_of(error), fatal=True)
         else:  # a bug of ours or of a reader or writer
-            self._fail(run, type(error).__name__, traceback_of(error), fatal=False)
+            self._fail(call, type(error).__name__, traceback_of(error), fatal=False)
 
-    def _emit(self, produced: Produced) -> ev.Emitted:
+    def _emit(self, call: SerialCall, produced: Produced, is_last: bool) -> None:
         unit = produced.unit
         if unit is not None:
             self._units.setdefault(unit.id, unit)
         unit_id, place = (unit.id, unit.order) if unit is not None else ("", (0, 0))
-        if produced.task is None:
-            return ev.Emitted(0, 0, unit_id, place, produced.closes)
-        number = self._next_task
-        self._next_task += 1
-        self._payloads[number] = produced.task
-        return ev.Emitted(number, max(1, produced.task.nbytes), unit_id, place, produced.closes)
+        number = nbytes = 0
+        if produced.task is not None:
+            number, nbytes = self._next_task, max(1, produced.task.nbytes)
+            self._next_task += 1
+            self._payloads[number] = produced.task
+            call.spend(nbytes)
+        call.outputs[produced.parent].append(ev.Emitted(number, nbytes, unit_id, place, produced.closes))
 
-    def _used_up(self, run: _Run, nbytes: int) -> bool:
-        if run.credit == NO_LIMIT:
-            return False
-        run.credit = max(0, run.credit - nbytes)
-        return run.credit == 0
-
-    def _park(self, run: _Run, outputs: list[list[ev.Emitted]]) -> None:
+    def _park(self, call: SerialCall) -> None:
         assert self._worker is not None
-        report = self._worker.report(run.order)[0]
-        task = run.refs[0].task
-        self._parked[task] = run
+        assert call.order is not None
+        self._calls.park(call)
+        (report,), (outputs,) = self._worker.report(call.order), call.take_outputs()
+        task = call.tasks[0].task
         tally = self._tally_of(task, report)
-        self._events.append(ev.TaskParked(task, run.worker, tuple(outputs[0]), tally, report.busy_s))
+        self._events.append(ev.TaskParked(task, call.worker, tuple(outputs), tally, report.busy_s))
 
-    def _done_with(self, run: _Run, outputs: list[list[ev.Emitted]]) -> None:
+    def _end(self, call: SerialCall) -> None:
         assert self._worker is not None
-        for ref, emitted, report in zip(run.refs, outputs, self._worker.finish(run.order), strict=True):
+        assert call.order is not None
+        reports = self._worker.finish(call.order)
+        for ref, outputs, report in zip(call.tasks, call.take_outputs(), reports, strict=True):
             tally = self._tally_of(ref.task, report)
-            self._events.append(ev.TaskDone(ref.task, run.worker, tuple(emitted), report.busy_s, tally))
+            self._events.append(ev.TaskDone(ref.task, call.worker, tuple(outputs), report.busy_s, tally))
 
     def _tally_of(self, task: int, report: TaskReport) -> Tally:
         if report.quarantined:
             self._quarantined.setdefault(task, []).extend(report.quarantined)
         return report.tally
 
-    def _fail(self, run: _Run, error: str, message: str, *, fatal: bool) -> None:
-        assert self._worker is not None
-        self._worker.forget(run.order)
-        for ref in run.refs:
-            self._events.append(ev.TaskFailed(ref.task, run.worker, error, redacted(message), fatal))
+    def _fail(self, call: SerialCall, error: str, message: str, *, fatal: bool) -> None:
+        self._drop(call)
+        for ref in call.tasks:
+            self._events.append(ev.TaskFailed(ref.task, call.worker, error, redacted(message), fatal))
 
-    def _grant(self, action: act.GrantCredit) -> None:
-        run = self._parked.pop(action.task, None)
-        if run is not None:
-            run.credit = action.credit
-            self._queue.append(run)
-            return
-        for waiting in self._queue:
-            if waiting.refs[0].task == action.task and waiting.credit != NO_LIMIT:
-                waiting.credit += action.credit
+    def _drop(self, call: SerialCall) -> None:
+        """Drop a call in any state, with its outputs that were not reported."""
+        assert self._worker is not None
+        if call.is_begun:
+            self._calls.suspended.discard(call.op)
+        if call.order is not None:
+            self._worker.forget(call.order)
+        for emitted in itertools.chain(*call.outputs):
+            self._payloads.pop(emitted.task, None)
+        call.forget()
 
     def _take_back(self, action: act.Requeue) -> None:
         assert self._worker is not None
-        gone = set(action.tasks)
-        for task in action.tasks:
-            run = self._parked.pop(task, None)
-            if run is not None:
-                self._worker.forget(run.order)
-        self._queue = deque(run for run in self._queue if not gone.intersection(ref.task for ref in run.refs))
+        dropped, _ = self._calls.take_back(action.tasks)
+        for call in dropped:
+            self._drop(call)
         if action.unit:
             self._worker.discard(action.unit, action.epoch)
 

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
+from thresher.core.stage_context import context_of
 from thresher.errors import UsageError
 from thresher.stage_errors import is_out_of_memory
 
@@ -51,11 +52,14 @@ class FittingSize:
             self.limit = grown if self._most is None else min(grown, self._most)
 
 
-def note_split(stage: Any, size: int, *, failed: bool = True) -> None:
-    """Record for the report that `stage` gets `size` records at a time because memory ran out; `failed` is False if it
-    ran out in an earlier call."""
-    count, smallest = stage.__dict__.get("_splits", (0, size))
-    stage.__dict__["_splits"] = (count + failed, min(smallest, size))
+class CallSizes:
+    """Input sizes that calls of one stage handle in one worker."""
+
+    def __init__(self) -> None:
+        self.nbytes = FittingSize()
+        """Bytes of a task."""
+        self.tasks = FittingSize()
+        """Tasks of a group (`batch_size`)."""
 
 
 class InferenceBatcher:
@@ -121,7 +125,7 @@ class InferenceBatcher:
         gc.collect()
         release_accelerator_memory()
         if self._stage is not None:
-            note_split(self._stage, self.size)
+            context_of(self._stage).noted.note_splits(1, self.size)
 
 
 def release_accelerator_memory() -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from thresher.core.arguments.construction import check_constructor
 from thresher.core.resources import NodeInfo, Resources, WorkerMetadata
+from thresher.core.stage_context import context_of
 from thresher.core.task import Task
 from thresher.errors import UsageError
 
@@ -114,7 +115,7 @@ class ProcessingStage(Generic[In, Out]):
 
     def count(self, name: str, n: int = 1) -> None:
         """Add to a number of your own in the report."""
-        counts: dict[str, int] = self.__dict__.setdefault("_counts", {})
+        counts = context_of(self).noted.counts
         counts[name] = counts.get(name, 0) + n
 
     def with_(  # noqa: PLR0913 - all by keyword, as the contract names them
@@ -130,7 +131,7 @@ class ProcessingStage(Generic[In, Out]):
     ) -> typing.Self:
         """Return a changed copy. What is set here wins over the attributes, properties and methods of the class."""
         changed = copy.copy(self)
-        changed.__dict__.pop("_counts", None)
+        changed.__dict__.pop("_context", None)
         given = {
             "name": name,
             "resources": resources,

@@ -15,7 +15,7 @@ _WITHOUT = "_records without field "
 
 
 class StageTally(msgspec.Struct, array_like=True, gc=False):
-    """What one stage did."""
+    """Counts of one stage."""
 
     in_docs: int = 0
     """Records that came in."""
@@ -44,7 +44,7 @@ class StageTally(msgspec.Struct, array_like=True, gc=False):
     errors: dict[str, int] = {}
     """Quarantined records by kind of error."""
     counts: dict[str, int] = {}
-    """What the stage counted itself with `count()`."""
+    """Numbers that the stage counted itself with `count()`."""
     splits: int = 0
     """How often memory ran out and a call was halved."""
     split_to: int = 0
@@ -119,7 +119,7 @@ class StageTally(msgspec.Struct, array_like=True, gc=False):
         return {field: hint for field, hint in hints.items() if records[field] == self.out_docs}
 
     def note_splits(self, count: int, smallest: int) -> None:
-        """Memory ran out `count` times, and `smallest` records at a time were tried."""
+        """Add that memory ran out `count` times, and that calls got as few as `smallest` records."""
         self.splits += count
         self.split_to = min(self.split_to or smallest, smallest)
 
@@ -135,7 +135,7 @@ def _add_counts(mine: dict[str, int], others: dict[str, int]) -> None:
 
 
 class Tally(msgspec.Struct, array_like=True, gc=False):
-    """What happened to records, in all."""
+    """Counts of all stages."""
 
     read: int = 0
     """Records that a reader found or that came with initial tasks."""
@@ -149,7 +149,7 @@ class Tally(msgspec.Struct, array_like=True, gc=False):
     """Values that fit no column of the output and went to its column for such values, by field."""
 
     def stage(self, number: int) -> StageTally:
-        """The tally of one stage, made when it is first asked for."""
+        """Return the tally of one stage, made when it is first asked for."""
         found = self.stages.get(number)
         if found is None:
             found = self.stages[number] = StageTally()
@@ -165,7 +165,7 @@ class Tally(msgspec.Struct, array_like=True, gc=False):
         _add_counts(self.extras, other.extras)
 
     def totals(self) -> dict[str, int]:
-        """The six numbers of the law of counts: read + created = written + dropped + quarantined + merged."""
+        """Return the numbers of the law of counts: read + created = written + dropped + quarantined + merged."""
         stages = self.stages.values()
         return {
             "read": self.read,
@@ -191,7 +191,7 @@ def extras_text(extras: dict[str, int]) -> str:
 
 
 def counts_add_up(totals: dict[str, int]) -> bool:
-    """The law of counts."""
+    """Return True if the law of counts holds."""
     came = totals["read"] + totals["created"]
     went = totals["written"] + totals["dropped"] + totals["quarantined"] + totals["merged"]
     return came == went

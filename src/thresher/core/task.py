@@ -24,8 +24,11 @@ class Task:
     has_constant_buffers: ClassVar[bool] = False
     """True if nothing changes the buffers of the data in place, so that another process may read them without a copy.
     A subclass, which may hold more, does not inherit it."""
-    _counted: int | None = None
-    """The number of records that the task was counted as when it entered the current stage; the stage may change it."""
+    counted_items: int | None = None
+    """The number of records that the task was counted as when it entered the current stage, which may change it; set by
+    the worker."""
+    unit_lines: Any = None
+    """Lines about other records that travel with the task to the files of its unit; set by the worker."""
 
     def __init__(
         self,
@@ -75,15 +78,9 @@ def give_id(task: Task, task_id: str) -> None:
     task._task_id = task_id
 
 
-def note_items(task: Task) -> int:
-    """Return how many records a task counts for, and remember it as the number that enters the current stage."""
-    task._counted = items = task.num_items
-    return items
-
-
 def items_before(task: Task) -> int:
     """Return how many records a task counted for when it entered the current stage."""
-    return task.num_items if task._counted is None else task._counted
+    return task.num_items if task.counted_items is None else task.counted_items
 
 
 def exact_size(data: Any) -> int:

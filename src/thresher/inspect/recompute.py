@@ -17,7 +17,7 @@ from thresher.core.records.record_task import RecordTask
 from thresher.core.resources import NodeInfo, WorkerMetadata
 from thresher.core.source import ReadContext
 from thresher.core.stage import ProcessingStage, SinkStage, SourceStage, overrides
-from thresher.core.tally import StageTally
+from thresher.core.stage_context import context_of
 from thresher.core.unit import Piece, Unit, file12
 from thresher.credentials import error_line
 from thresher.errors import UsageError
@@ -145,7 +145,7 @@ class Recomputation:
             return Visit(stage.name, record_id, "not recomputed", reason=reason_to_skip), []
         rules = self._rules(stage, one)
         outcome = Outcome()
-        for part in run_stage(stage, one, StageTally(), buffered=True):
+        for part in run_stage(context_of(stage), one, buffered=True):
             outcome.add(part)
         return _visit_from(stage.name, record_id, before, outcome, rules)
 

@@ -23,8 +23,8 @@ from thresher.core.unit import Unit
 from thresher.errors import InputError, RunFailedError
 from thresher.ledger.quarantine import RECORD_ID, RETRY_KEY, QuarantineEntry, quarantine_file, read_lines
 from thresher.ledger.stores.store import open_store
-from thresher.runtime.worker.chunk_parse import parse_within_memory
-from thresher.runtime.worker.sidecar import Baggage, carrier
+from thresher.runtime.memory.split import parse_within_memory
+from thresher.runtime.worker.count import Baggage, carrier
 
 if TYPE_CHECKING:
     from thresher.core.source import ReadContext, SourceItem

@@ -22,6 +22,7 @@ from thresher.core.stage import (
     overrides,
     processing_stage,
 )
+from thresher.core.stage_context import context_of
 from thresher.core.task import FileGroupTask, Task
 from thresher.errors import UsageError
 
@@ -126,8 +127,8 @@ def test_counts_of_a_stage_are_its_own() -> None:
     stage = Copy()
     stage.count("hits")
     stage.count("hits", 2)
-    assert stage.__dict__["_counts"] == {"hits": 3}
-    assert "_counts" not in stage.with_(name="other").__dict__
+    assert context_of(stage).noted.counts == {"hits": 3}
+    assert not context_of(stage.with_(name="other")).noted.counts
 
 
 def test_the_default_process_batch_calls_process_for_each() -> None:

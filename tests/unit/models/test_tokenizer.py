@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.core.json_batches import batch_of, written
+from thresher.core.stage_context import context_of
 from thresher.errors import InputError, MissingPackageError, UsageError
 from thresher.models import tokenizer as module
 from thresher.models.tokenizer import load_tokenizer
@@ -58,7 +59,7 @@ def test_the_stage_writes_the_same_numbers(word_tokenizer: str, monkeypatch: pyt
         stage = TokenCounter(word_tokenizer, count_field="n")
         made = stage.process(batch_of([{"text": text.replace("\ud800", "x")} for text in TEXTS]))
         assert [record["n"] for record in written(made)] == [3, 3, 0, 3, 1]
-        assert stage.__dict__["_counts"] == {"tokens": 10}
+        assert context_of(stage).noted.counts == {"tokens": 10}
 
 
 def test_the_stage_sets_records_without_text_aside(word_tokenizer: str) -> None:

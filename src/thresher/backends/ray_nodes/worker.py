@@ -21,7 +21,7 @@ from thresher.core.resources import NodeInfo, WorkerMetadata
 from thresher.credentials import print_traceback, traceback_of
 from thresher.runtime.crashes.crash_notes import NOTE_BYTES, keep_notes_in
 from thresher.runtime.memory.usage import MemoryKeeper, choose_memory_pool, private_bytes, watch_for_out_of_memory
-from thresher.runtime.overlap.overlapped_worker import AttendedWorkerProcess
+from thresher.runtime.overlap.overlapped_worker import OverlappedWorkerProcess
 from thresher.runtime.processes import messages as msg
 from thresher.runtime.processes.accelerators import show_devices
 from thresher.runtime.processes.control import Ended, name_process
@@ -130,7 +130,7 @@ class RayWorker:
             self._link.flush()
             keeper = MemoryKeeper(self._request.share_bytes)
             watch_for_out_of_memory(keeper)
-            body = AttendedWorkerProcess if self._request.devices else WorkerProcess
+            body = OverlappedWorkerProcess if self._request.devices else WorkerProcess
             process = body(self._link, worker, self._store, "", keeper)
             process.serve()
             process.end()

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Self
 
-from thresher.core.documents.late_column import LateColumn, LateColumns, taken, without
 from thresher.core.records.record_task import FILTERED as FILTERED
 from thresher.core.records.record_task import DroppedRows as DroppedRows
 from thresher.core.records.record_task import FailedRows as FailedRows
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-    from thresher.core.documents.records import FrameTrace, RawLines, RecordIds, Rows
+    from thresher.core.documents.records import FrameTrace, LateColumn, RawLines, RecordIds, Rows
     from thresher.core.records.reconcile import Reconciler
 
 VALUE = "value"
@@ -55,24 +54,25 @@ class DocumentBatch(RecordTask):
     ) -> None:
         super().__init__(dataset_name, None, metadata, task_id)
         self._given: Any = data if data is not None else []
-        """What a user handed over; Arrow is made of it on demand."""
+        """Data that a user handed over; Arrow is made of it on demand."""
         self._table: pa.Table | None = None
         self._whole = True
-        """Whether `_table` has every column (a lazily read batch starts with none)."""
+        """True if `_table` has every column (a lazily read batch starts with none)."""
         self._raw: RawLines | None = None
         self._changed: dict[str, npt.NDArray[Any] | None] = {}
         """Columns whose value differs from the line: a mask of rows, or `None` for all rows."""
         self._removed: frozenset[str] = frozenset()
-        self._late: LateColumns = {}
-        """New texts that nobody has asked for as Arrow yet; only where the lines said what was there before."""
+        self._late: dict[str, LateColumn] = {}
+        """New texts that nobody has asked for as Arrow yet; only where the lines said what was there before. Batches
+        share the dict, so it is never changed in place."""
         self._trace: FrameTrace | None = None
         """For records without ids: which rows of `_given` they are."""
         self._before: Any = None
-        """What this batch was before a user set its `data`."""
+        """The batch as it was before a user set its `data`."""
 
     @classmethod
     def from_lines(cls, raw: RawLines, ids: RecordIds, dataset_name: str = "") -> Self:
-        """A batch that decodes the fields of `raw` when they are asked for."""
+        """Return a batch that decodes the fields of `raw` when they are asked for."""
         batch = cls(dataset_name=dataset_name)
         batch._given = None  # nothing was handed over: the lines are the data
         batch._raw, batch._ids, batch._whole = raw, ids, False
@@ -80,7 +80,7 @@ class DocumentBatch(RecordTask):
 
     @classmethod
     def from_table(cls, table: pa.Table, ids: RecordIds, dataset_name: str = "") -> Self:
-        """A batch of records that have ids but no lines (Parquet rows)."""
+        """Return a batch of records that have ids but no lines (Parquet rows)."""
         batch = cls(table, dataset_name)
         batch._table, batch._ids = table, ids
         return batch
@@ -89,24 +89,23 @@ class DocumentBatch(RecordTask):
 
     @property
     def num_items(self) -> int:
-        """The number of documents."""
+        """Return the number of documents."""
         if self._raw is not None:
             return len(self._raw.starts)
         if self._table is not None:
             return int(self._table.num_rows)
-        num_rows = getattr(self._given, "num_rows", None)
-        return int(num_rows) if num_rows is not None else len(self._given)
+        return int(getattr(self._given, "num_rows", None) or len(self._given))
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the lines, or of the table."""
+        """Return the bytes of the lines, or of the table."""
         if self._raw is not None:
             return self._raw.nbytes
         return int(self.to_pyarrow().nbytes)
 
     @property
     def data(self) -> Any:
-        """What the batch was made of: the table or data frame that was handed over, else an Arrow table."""
+        """Return what the batch was made of: the table or data frame that was handed over, else an Arrow table."""
         if self._given is None:
             return self.to_pyarrow()
         if not hasattr(self._given, "schema"):
@@ -128,11 +127,11 @@ class DocumentBatch(RecordTask):
 
     @property
     def columns(self) -> list[str]:
-        """Names of all columns."""
+        """Return the names of all columns."""
         return list(self.to_pyarrow().column_names)
 
     def to_pyarrow(self) -> pa.Table:
-        """All columns as an Arrow table."""
+        """Return all columns as an Arrow table."""
         for name in self._late:
             self.column(name)
         if self._table is not None and self._whole:
@@ -163,7 +162,7 @@ class DocumentBatch(RecordTask):
         return frame
 
     def column(self, name: str) -> pa.ChunkedArray:
-        """One column, decoding no other; nulls where a record lacks the field."""
+        """Return one column and decode no other; nulls where a record lacks the field."""
         import pyarrow as pa
 
         if name in self._late:
@@ -184,15 +183,16 @@ class DocumentBatch(RecordTask):
         return decoded
 
     def _settled(self, name: str) -> pa.ChunkedArray:
-        """A late column as Arrow, which it is from now on."""
+        """Convert a late column to Arrow for good, and return it."""
         from thresher.core.documents.frames import set_column, to_column
 
         made = to_column(self._late[name].to_arrow())
-        self._table, self._late = set_column(self._table, name, made), without(self._late, name)
+        self._table = set_column(self._table, name, made)
+        self._late = {other: late for other, late in self._late.items() if other != name}
         return made
 
     def values(self, name: str) -> list[Any]:
-        """One column as Python values, `None` where a record lacks the field."""
+        """Return one column as Python values, `None` where a record lacks the field."""
         remembered = self._memo.get((VALUE, name))
         if remembered is not None:
             return list(remembered)
@@ -206,7 +206,7 @@ class DocumentBatch(RecordTask):
         return json_objects(column) if is_json(column.type) else list(column.to_pylist())
 
     def lines_with(self, name: str) -> RawLines | None:
-        """The lines, where they alone say what is in a column."""
+        """Return the lines if they alone define the content of a column."""
         known = name in self._late or (self._table is not None and name in self._table.column_names)
         return None if known or self._whole or name in self._removed else self._raw
 
@@ -222,8 +222,8 @@ class DocumentBatch(RecordTask):
         batch._table = None if table is None else table.take(index)
         batch._raw = None if self._raw is None else self._raw.take(index)
         batch._ids = None if self._ids is None else self._ids.take(index)
-        batch._changed = {name: None if mask is None else mask[index] for name, mask in self._changed.items()}
-        batch._late = taken(self._late, index)
+        batch._changed = {name: mask if mask is None else mask[index] for name, mask in self._changed.items()}
+        batch._late = {name: column.take(index) for name, column in self._late.items()}
         batch._trace = self._frame_trace().take(index) if self._ids is None else None
         batch._memo = self._memo_of(index)
         return batch
@@ -235,7 +235,7 @@ class DocumentBatch(RecordTask):
         return join_batches([self, *others])
 
     def replace(self, name: str, column: Any, changed: Sequence[bool] | None = None) -> Self:
-        """A batch with one column replaced or added; `column` has one value per row.
+        """Return a batch with one column replaced or added; `column` has one value per row.
 
         `changed` tells which values differ from what was there; where it is not given, they are compared.
         """
@@ -244,8 +244,8 @@ class DocumentBatch(RecordTask):
         new = new_column(column, self.num_items)
         batch = self._like()
         batch._table = set_column(self._table if self._raw is not None else self.to_pyarrow(), name, new)
-        batch._raw, batch._ids, batch._late = self._raw, self._ids, without(self._late, name)
-        batch._changed = dict(self._changed)
+        batch._raw, batch._ids, batch._changed = self._raw, self._ids, dict(self._changed)
+        batch._late = {other: late for other, late in self._late.items() if other != name}
         batch._dropped, batch._failed = list(self._dropped), list(self._failed)
         batch._trace = self._frame_trace() if self._ids is None else None
         batch._memo = {key: known for key, known in self._memo.items() if key[1] != name}
@@ -257,7 +257,7 @@ class DocumentBatch(RecordTask):
         return batch
 
     def replace_late(self, name: str, column: LateColumn, changed: npt.NDArray[Any]) -> Self:
-        """As `replace`, with texts that become Arrow when somebody asks for them, or never."""
+        """Do as `replace`, with texts that become Arrow only when they are asked for."""
         if name not in self._late and self.lines_with(name) is None:
             return self.replace(name, column.to_arrow(), changed.tolist())
         from thresher.core.documents.frames import changed_rows
@@ -273,11 +273,9 @@ class DocumentBatch(RecordTask):
     def _like(self) -> Self:
         batch = type(self).__new__(type(self))
         RecordTask.__init__(batch, self.dataset_name, None, self.metadata)
-        batch._given, batch._whole = None, self._whole
-        batch._table, batch._raw = None, None
-        batch._changed, batch._removed, batch._late = {}, self._removed, {}
-        batch._task_id = self._task_id
-        batch._trace, batch._before = None, self._before
+        batch._task_id, batch._whole = self._task_id, self._whole
+        batch._given = batch._table = batch._raw = batch._trace = None
+        batch._changed, batch._removed, batch._late, batch._before = {}, self._removed, {}, self._before
         return batch
 
     def _frame_trace(self) -> FrameTrace:
@@ -297,8 +295,9 @@ class DocumentBatch(RecordTask):
         batch._lent = ()
         return batch
 
-    def absorb_writes(self) -> None:
-        """Take what a user wrote in place to a data frame of the batch; of several frames that changed, the last."""
+    def absorb_writes(self) -> bool:
+        """Take over what a user wrote in place to a data frame of the batch; of several frames that changed, the last.
+        Return True if nobody has set other data."""
         if self._lent:
             from thresher.core.documents.frames import changed_frame
 
@@ -306,6 +305,7 @@ class DocumentBatch(RecordTask):
             changed = changed_frame(lent, self.to_pyarrow())
             if changed is not None:
                 self.data = changed
+        return self._before is None
 
     def with_ids(self, ids: RecordIds | None) -> Self:
         """Return another batch object with the same documents under `ids`."""
@@ -349,17 +349,17 @@ class DocumentBatch(RecordTask):
 
     @property
     def raw_lines(self) -> RawLines | None:
-        """The lines as they were read."""
+        """Return the lines as they were read."""
         return self._raw
 
     @property
     def untouched(self) -> bool:
-        """Whether every record is still what its line says."""
+        """Return True if every record still equals its line."""
         changed = any(mask is None or bool(mask.any()) for mask in self._changed.values())
         return self._raw is not None and not changed and not self._removed
 
     def json_lines(self) -> list[bytes | memoryview]:
-        """Every record as a JSON line: as it came where nothing changed, else with the changed fields rewritten."""
+        """Return every record as a JSON line: as it came if nothing changed, else with the changed fields rewritten."""
         from thresher.core.documents import json_records as js
 
         if self._raw is None:
@@ -382,8 +382,7 @@ class DocumentBatch(RecordTask):
         if self._raw is None:
             self.to_pyarrow()
         state["_given"], state["_before"], state["_trace"], state["_memo"], state["_lent"] = None, None, None, {}, ()
-        table = self._table
-        state["_table"] = None if table is None else pack_table(table)
+        state["_table"] = None if self._table is None else pack_table(self._table)
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:

@@ -84,7 +84,7 @@ def _settled(made: DocumentBatch, stage_name: str) -> DocumentBatch:
 
 
 def known_rows(given: DocumentBatch, part: DocumentBatch) -> Rows | None:
-    """The rows of `given` that `part` holds; `None` where they are new records."""
+    """Return the rows of `given` that `part` holds; `None` for new records."""
     if part.ids is not None:
         return given.ids.rows_of(part.ids) if given.ids is not None else None
     trace, count = part._frame_trace(), given.num_items
@@ -97,7 +97,7 @@ def known_rows(given: DocumentBatch, part: DocumentBatch) -> Rows | None:
 
 
 def _own_labels(given: DocumentBatch, labels: Rows | None) -> Rows | None:
-    """Row numbers of `given` for the labels of a frame; where its own frame was handed out, by the labels of that."""
+    """Return row numbers of `given` for the labels of a frame, by the labels of its own frame if it handed one out."""
     own = None if given._trace is None else given._trace.labels
     if own is None or labels is None:
         return labels
@@ -107,7 +107,7 @@ def _own_labels(given: DocumentBatch, labels: Rows | None) -> Rows | None:
 
 
 def is_related(given: DocumentBatch, part: DocumentBatch, rows: Rows) -> bool:
-    """Whether one of several results holds the given records at `rows`, and not others that are as many.
+    """Return True if one of several results holds the given records at `rows`, and not as many others.
 
     It does if it was made of them: it has their ids, is the given batch with other data, or kept a part of its index.
     Else a column must tell: one whose values differ from record to record, and that is unchanged in every row.
@@ -137,7 +137,7 @@ def _is_subset(labels: Rows, count: int) -> bool:
 
 
 def _rows_by_content(given: DocumentBatch, part: DocumentBatch, rows: Rows) -> Rows:
-    """The rows behind an index 0..k-1, which may be the first k rows or others that were numbered anew.
+    """Return the rows behind an index 0..k-1, which may be the first k rows or others that were numbered anew.
 
     A column whose values are all different in `given`, and all of whose values in `part` come from there, tells; where
     there is none, or two contradict each other, the index counts.
@@ -169,7 +169,7 @@ def _distinct_values(batch: DocumentBatch, name: str) -> dict[Any, int] | None:
 
 
 def with_changes(given: DocumentBatch, part: DocumentBatch, rows: Rows) -> DocumentBatch:
-    """The given records at `rows`, with the values that `part` says they have now."""
+    """Return the given records at `rows`, with the values that they have in `part`."""
     base = given if _is_all(rows, given.num_items) else given.pick(rows)
     batch = base._like()
     batch.dataset_name, batch.metadata = part.dataset_name or given.dataset_name, part.metadata
@@ -195,7 +195,7 @@ def _is_all(rows: Rows, count: int) -> bool:
 
 
 def _with_former_types(table: pa.Table, former: pa.Table) -> pa.Table:
-    """Columns that passed through pandas in the type that they had, where nothing is lost by it.
+    """Return columns that passed through pandas in their former type, if nothing is lost by it.
 
     Batches of one file must agree on their schema, whether or not a column of theirs happens to have gaps.
     """

@@ -1,18 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The lines that documents were read from, which travel beside their table."""
+"""The parts of a batch beside its table: the lines that documents were read from, texts that are not Arrow yet, and the
+rows that are left of a user's data frame."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pickle import PickleBuffer
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from thresher.core.records.record_ids import RecordIds as RecordIds
 from thresher.core.records.record_ids import Rows as Rows
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 @dataclass(frozen=True)
@@ -24,21 +28,21 @@ class FoundTexts:
     data: npt.NDArray[np.uint8]
     """The texts as UTF-8, with room behind them, as kernels want them."""
     starts: Rows
-    """Where the text of each line begins."""
+    """Start of the text of each line."""
     ends: Rows
-    """Where it ends."""
+    """End of the text of each line."""
     statuses: npt.NDArray[np.uint8]
-    """What each line holds under the field; see `thresher.kernels.json.text`."""
+    """Kind of value that each line holds under the field; see `thresher.kernels.json.text`."""
 
     def take(self, rows: Rows) -> FoundTexts:
-        """The texts of some lines, in the same buffer."""
+        """Return the texts of some lines, in the same buffer."""
         return FoundTexts(self.field, self.data, self.starts[rows], self.ends[rows], self.statuses[rows])
 
 
 class RawLines:
     """The lines that records were read from: one buffer, and where each line starts and ends in it."""
 
-    __slots__ = ("_nbytes", "_view", "buffer", "ends", "found", "starts")
+    __slots__ = ("_view", "buffer", "ends", "found", "nbytes", "starts")
 
     def __init__(self, buffer: Any, starts: Rows, ends: Rows, found: FoundTexts | None = None) -> None:
         """`buffer` is anything that offers its bytes (an Arrow buffer, bytes, a map of shared memory). `found`: the
@@ -48,41 +52,35 @@ class RawLines:
         self.ends = ends
         self.found = found
         self._view = memoryview(buffer)
-        self._nbytes = -1
+        self.nbytes = int(ends.sum() - starts.sum())
+        """Bytes of the lines themselves."""
 
     def __len__(self) -> int:
         return len(self.starts)
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the lines themselves."""
-        if self._nbytes < 0:
-            self._nbytes = int(self.ends.sum() - self.starts.sum())
-        return self._nbytes
-
     def line(self, row: int) -> memoryview:
-        """One line, without its line feed."""
+        """Return one line, without its line feed."""
         return self._view[int(self.starts[row]) : int(self.ends[row])]
 
     def lines(self) -> list[memoryview]:
-        """All lines."""
+        """Return all lines."""
         view = self._view
         return [view[s:e] for s, e in zip(self.starts.tolist(), self.ends.tolist(), strict=True)]
 
     def take(self, rows: Rows) -> RawLines:
-        """Some of the lines, in the same buffer."""
+        """Return some of the lines, in the same buffer."""
         found = None if self.found is None else self.found.take(rows)
         return RawLines(self.buffer, self.starts[rows], self.ends[rows], found)
 
     def compact(self) -> RawLines:
-        """The same lines in a buffer that holds little else (a filtered batch must not drag what was dropped along)."""
+        """Return the same lines in a buffer that holds little else, so that dropped ones are not kept."""
         held = self.nbytes
         if self._view.nbytes <= 2 * held + 4096:
             return self
         return RawLines.join(self.lines())
 
     def blob(self) -> memoryview | bytes:
-        """All lines, each followed by a line feed: a slice of the buffer where nothing was dropped between them."""
+        """Return all lines, each followed by a line feed: a slice of the buffer if none between them was dropped."""
         count = len(self.starts)
         if count == 0:
             return b""
@@ -93,7 +91,7 @@ class RawLines:
         return b"\n".join([*self._stretches(), b""])
 
     def _stretches(self) -> list[memoryview]:
-        """The lines, those that lie one behind the other in the buffer as one piece."""
+        """Return the lines; those that are adjacent in the buffer are one piece."""
         breaks = np.flatnonzero(self.starts[1:] != self.ends[:-1] + 1)
         view = self._view
         starts = self.starts[np.concatenate(([0], breaks + 1))].tolist()
@@ -102,7 +100,7 @@ class RawLines:
 
     @staticmethod
     def join(lines: Sequence[bytes | memoryview]) -> RawLines:
-        """Lines that lay apart, copied into one buffer."""
+        """Return lines that were apart, copied into one buffer."""
         lengths = np.fromiter((len(line) for line in lines), dtype=np.int64, count=len(lines))
         ends = np.cumsum(lengths + 1) - 1
         return RawLines(b"\n".join([*lines, b""]), ends - lengths, ends)
@@ -129,6 +127,23 @@ class Packet:
         return Packet, (PickleBuffer(self.buffer) if int(protocol) >= 5 else bytes(self.buffer),)
 
 
+class LateColumn(Protocol):
+    """Texts of the records of a batch in a form of the stage's own, which becomes Arrow or lines on demand."""
+
+    def take(self, index: Rows) -> LateColumn:
+        """Return the texts of some of the records."""
+        ...
+
+    def to_arrow(self) -> pa.Array:
+        """Return the texts as Arrow's large strings."""
+        ...
+
+    def patch_lines(self, raw: RawLines, name: str, changed: npt.NDArray[Any] | None) -> list[bytes | memoryview]:
+        """Return the lines of the records, with these texts as the values of `name` where they are changed (`None`: in
+        all of them), byte for byte as `json_records.patch_lines` writes them."""
+        ...
+
+
 @dataclass(frozen=True)
 class FrameTrace:
     """Which rows of the data that a user handed over a batch without ids still holds."""
@@ -142,16 +157,16 @@ class FrameTrace:
 
     @staticmethod
     def start(data: Any, size: int) -> FrameTrace:
-        """The trace of data that was just handed over."""
+        """Return the trace of data that was just handed over."""
         return FrameTrace(size, _frame_labels(data), np.arange(size, dtype=np.int64))
 
     def take(self, rows: Rows) -> FrameTrace:
-        """The trace of some of the rows."""
+        """Return the trace of some of the rows."""
         return FrameTrace(self.size, self.labels, self.rows[rows])
 
 
 def _frame_labels(data: Any) -> Rows | None:
-    """The row numbers that a data frame kept; an index with a name holds values (a group's key), not row numbers."""
+    """Return the row numbers of a data frame; an index with a name holds values (a group's key), not row numbers."""
     index = getattr(data, "index", None) if hasattr(data, "columns") else None
     kind = getattr(getattr(index, "dtype", None), "kind", "")
     if index is None or kind not in ("i", "u") or index.name is not None:

@@ -59,7 +59,7 @@ def parameters(stage: ProcessingStage[Any, Any]) -> dict[str, Any]:
     return {
         name: value
         for name, value in vars(stage).items()
-        if name not in skipped and not name.startswith(("_num_workers", "_counts"))
+        if name not in skipped and not name.startswith(("_num_workers", "_context"))
     }
 
 

@@ -21,7 +21,7 @@ from thresher.errors import with_article
 
 @dataclass(frozen=True)
 class Reconciled:
-    """What a stage did to the records that it was given."""
+    """Result of a stage in terms of the records that it was given."""
 
     batch: RecordTask
     """The records that go on, with their ids."""
@@ -37,7 +37,7 @@ class Reconciled:
 
 @dataclass(frozen=True)
 class Remainder:
-    """What became of the given records that no result carries on."""
+    """The given records that no result holds."""
 
     merged: int = 0
     """New records replace so many of them."""
@@ -47,10 +47,8 @@ class Remainder:
 
 def reconcile(given: RecordTask, made: Any, stage_name: str) -> Reconciled:
     """Return what `made`, the only result for `given`, holds; a `Reconciler` takes several results."""
-    if isinstance(made, RecordTask):
-        made.absorb_writes()
-    if made is given and given.as_given() is given:
-        return Reconciled(given, 0, 0, given.take_dropped(), given.take_failed())
+    if made is given and given.absorb_writes():
+        return Reconciled(given, 0, 0, *given.take_left_out())
     reconciler = given.reconciler(stage_name)
     found = reconciler.add(made)
     rest = reconciler.finish()

@@ -13,7 +13,7 @@ Rows = npt.NDArray[np.int64]
 
 
 class RecordIds:
-    """Ids of the records of a batch, kept as numbers; texts are made when somebody asks."""
+    """Ids of the records of a batch, kept as numbers; texts are made on demand."""
 
     __slots__ = ("_which", "positions", "sources", "suffixes")
 
@@ -35,16 +35,16 @@ class RecordIds:
 
     @property
     def which(self) -> Rows:
-        """The number of each record's source."""
+        """Return the index of each record's source."""
         return np.zeros(len(self), dtype=np.int64) if self._which is None else self._which
 
     def at(self, row: int) -> str:
-        """The id of one record."""
+        """Return the id of one record."""
         suffix = self.suffixes[row] if self.suffixes is not None else ""
         return f"{self.source_at(row)[0]}{int(self.positions[row])}{suffix}"
 
     def source_at(self, row: int) -> tuple[str, str]:
-        """Id prefix and path of the file that a record came from."""
+        """Return id prefix and path of the file that a record came from."""
         return self.sources[int(self._which[row]) if self._which is not None else 0]
 
     def where(self, row: int) -> tuple[str, str, int]:
@@ -52,14 +52,14 @@ class RecordIds:
         return self.at(row), self.source_at(row)[1], int(self.positions[row])
 
     def strings(self) -> list[str]:
-        """All ids as texts."""
+        """Return all ids as texts."""
         if self._which is None and self.suffixes is None:
             prefix = self.sources[0][0] if self.sources else ""
             return [f"{prefix}{position}" for position in self.positions.tolist()]
         return [self.at(row) for row in range(len(self))]
 
     def take(self, rows: Rows) -> RecordIds:
-        """The ids of some records."""
+        """Return the ids of some records."""
         return RecordIds(
             self.sources,
             self.positions[rows],
@@ -68,7 +68,7 @@ class RecordIds:
         )
 
     def children(self, row: int, count: int, first: int = 0) -> RecordIds:
-        """Ids of `count` new records made from one: `/0`, `/1` and so on behind its id, counted from `first`."""
+        """Return ids of `count` new records made from one: its id with `/0`, `/1`, … appended, from `first` on."""
         suffix = self.suffixes[row] if self.suffixes is not None else ""
         return RecordIds(
             (self.source_at(row),),
@@ -78,7 +78,7 @@ class RecordIds:
         )
 
     def rows_of(self, others: RecordIds) -> Rows | None:
-        """Where each of `others` stands among these ids; `None` when one of them is not here."""
+        """Return the row of each of `others` among these ids; `None` if one of them is missing."""
         if others is self:
             return np.arange(len(self), dtype=np.int64)
         mine, theirs = self._keys(others.sources), others._keys(self.sources)
@@ -94,7 +94,7 @@ class RecordIds:
         return rows if order is None else order[rows]
 
     def _keys(self, sources: tuple[tuple[str, str], ...]) -> Rows | None:
-        """One number per id, comparable among ids of the same `sources`; `None` where that cannot be."""
+        """Return one number per id, comparable among ids of the same `sources`; `None` if that is impossible."""
         if self.sources != sources or self.suffixes is not None or len(sources) >= 2**14:
             return None
         if self._which is None:
@@ -103,7 +103,7 @@ class RecordIds:
 
     @staticmethod
     def concat(parts: Sequence[RecordIds]) -> RecordIds:
-        """The ids of several batches, one after the other."""
+        """Return the ids of several batches, one after the other."""
         sources: dict[tuple[str, str], int] = {}
         which = []
         for part in parts:

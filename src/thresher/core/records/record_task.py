@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tasks that hold records: what the engine asks of them, and what it notes about records that leave them.
+"""Tasks that hold records, and the notes about records that leave them.
 
 The engine counts, cuts, joins, drops and quarantines records through `RecordTask` alone. What a record is, and how it
 is stored, belongs to the type: `DocumentBatch` holds rows of a table, another type may hold files with metadata.
@@ -59,9 +59,9 @@ class FailedRows:
     error: str
     """The kind of failure, a short word such as `not-a-string`; failures are grouped by it."""
     messages: Sequence[str]
-    """What is wrong, one text per record."""
+    """The failure of each record as text."""
     traceback: str = ""
-    """Where a stage's own code raised."""
+    """The frames of the stage's own code that raised."""
     attempts: int = 1
     """How often it was tried."""
     lines: Sequence[bytes] = ()
@@ -75,17 +75,17 @@ class FailedRows:
 
     @property
     def total(self) -> int:
-        """Number of records; a loss of unknown size counts as one."""
+        """Return the number of records; a loss of unknown size counts as one."""
         return sum(1 if n is None else n for n in self.counts) if self.counts else len(self.messages)
 
     @property
     def unknown(self) -> int:
-        """Number of losses of unknown size."""
+        """Return the number of losses of unknown size."""
         return sum(1 for n in self.counts if n is None)
 
     @property
     def record_ids(self) -> RecordIds | None:
-        """The ids of the records, whether they could be read or not."""
+        """Return the ids of the records, whether they could be read or not."""
         return self.ids if self.batch is None else self.batch.ids
 
 
@@ -190,8 +190,10 @@ class RecordTask(Task):
         """Return `as_given()`, without what a call that failed has written to views that the task handed out."""
         return self.as_given()
 
-    def absorb_writes(self) -> None:
-        """Take over what user code has written in place to views that the task handed out."""
+    def absorb_writes(self) -> bool:
+        """Take over what user code has written in place to views that the task handed out; return True if the task is
+        still the one that the stage was given."""
+        return True
 
     def reconciler(self, stage_name: str, *, several: bool = False) -> Reconciler:
         """Return what decides which of these records the results of a stage are."""
@@ -206,12 +208,12 @@ class RecordTask(Task):
 
     @property
     def ids(self) -> RecordIds | None:
-        """Ids of the records; `None` for records that user code has just made."""
+        """Return the ids of the records; `None` for records that user code has just made."""
         return self._ids
 
     @property
     def memo(self) -> dict[tuple[str, str], Any]:
-        """What stages computed per record, by kind and column, for later stages: lists, or values with `take`."""
+        """Return what stages computed per record for later stages, by kind and column: lists, or values with `take`."""
         return self._memo
 
     def name_records(self, source: tuple[str, str] | None = None, first: int = 0) -> None:
@@ -279,6 +281,12 @@ class RecordTask(Task):
         """Return what was set aside since the last call, and note it no longer."""
         taken, self._failed = self._failed, []
         return taken
+
+    def take_left_out(self) -> tuple[list[DroppedRows], list[FailedRows]]:
+        """Return what was dropped and what was set aside since the last call, and note it no longer."""
+        dropped, failed = self._dropped, self._failed
+        self._dropped, self._failed = [], []
+        return dropped, failed
 
     def note_failed(self, failed: Sequence[FailedRows]) -> None:
         """Note records as set aside that are not among the records of this task."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measures how long calls of stages take, without the time in which the machine did not let them run.
+"""Measure how long calls of stages take, without the time in which the machine did not let them run.
 
 A call that waits for a core has not used its time. Three kinds of such time are not counted:
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a worker is at, written where it can be read after its death.
+"""Crash notes: what a worker is working on, written where it can be read after a crash.
 
-A worker that crashes, hangs or is killed cannot say what it was working on. So each writes into the last page of its
-arena, which belongs to the driver too, what it is about to give to a stage and how long the stage may take. The
-driver reads the page of a worker that has ended, and now and then those of workers whose stages have a time limit.
+A worker that crashes, hangs or is killed cannot report what it was working on. So before each call it writes into the
+last page of its arena, which the driver maps too, what the stage is about to get and how long the call may take. The
+driver reads the page of a worker that has ended, and at intervals those of workers whose stages have a time limit.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from typing import NamedTuple
 import msgspec
 
 NOTE_BYTES = mmap.PAGESIZE
-"""What a note takes at the end of an arena."""
+"""Size of a note, at the end of an arena."""
 NOTHING, PROCESS, READ, PARSE, WRITE = range(5)
-"""What a worker does: nothing of a stage's, or a call of a stage."""
+"""Kinds of calls of a stage; `NOTHING` between two calls."""
 DOING = {PROCESS: "worked on", READ: "read", PARSE: "parsed", WRITE: "wrote"}
 _HEAD = struct.Struct("<qqqqqqqqq")
 _NUMBER = struct.Struct("<q")
@@ -31,40 +31,38 @@ NS = 10**9
 
 
 class Note(msgspec.Struct, frozen=True, gc=False):
-    """What a worker is at."""
+    """A call that a worker makes."""
 
     kind: int
-    """What it does."""
+    """The kind of call."""
     stage: str
     """The stage whose code runs."""
     names: tuple[str, ...]
-    """What the stage was given: tasks or records by name, or a place in a file."""
+    """Names of the tasks or records that the stage gets, or a place in a file."""
     size: int = 0
-    """How many records."""
+    """Number of records."""
     alone: bool = False
-    """Whether it is a single record, or something that may not be cut."""
+    """True for a single record, and for a task that may not be cut."""
     evidence: int = 0
-    """What was known against it before, from calls that held more than this."""
+    """Weight of earlier crashes of calls that held more than this."""
 
     def __str__(self) -> str:
-        """For people."""
+        """Return a text for messages."""
         what = self.names[0].replace("\t", " ").strip() if self.names else "something"
         return f"{self.stage} {DOING.get(self.kind, 'had')} {what}"
 
 
 class NoteKeeper:
-    """Writes the notes of this process; where there is no page (a run in one process) nobody would read them."""
+    """Writer of the notes of this process."""
 
-    def __init__(self, page: memoryview | None = None) -> None:
+    def __init__(self, page: memoryview) -> None:
+        """`page` is shared with the driver."""
         self._page = page
         self._turn = 0
 
     def begin(self, note: Note, timeout_s: float | None = None, text: bytes = b"") -> None:
-        """A stage's code is about to run; `text`: of the note, where it was encoded before."""
-        page = self._page
-        if page is None:
-            return
-        text = text or encode_text(note)
+        """Write the note of a call that is about to be made; `text` is its encoded text, if that is known already."""
+        page, text = self._page, text or encode_text(note)
         limit = int(timeout_s * NS) if timeout_s else 0
         self._turn += 2
         _NUMBER.pack_into(page, 0, self._turn - 1)  # odd: what follows is not whole yet
@@ -74,13 +72,12 @@ class NoteKeeper:
         _NUMBER.pack_into(page, 0, self._turn)
 
     def end(self) -> None:
-        """The stage has come back."""
-        if self._page is not None:
-            _NUMBER.pack_into(self._page, _KIND, NOTHING)
+        """Write that the call has ended."""
+        _NUMBER.pack_into(self._page, _KIND, NOTHING)
 
 
 def encode_text(note: Note) -> bytes:
-    """Stage and names, as many of them as there is room for."""
+    """Return stage and names, as many of them as there is room for."""
     text = _BETWEEN.join((note.stage[:_LONG_NAME], *note.names)).encode("utf-8", "surrogatepass")
     if len(text) <= _TEXT_BYTES:
         return text
@@ -88,12 +85,12 @@ def encode_text(note: Note) -> bytes:
 
 
 def short_name(name: str) -> str:
-    """A name that fits into a note, the same whenever it is asked for."""
+    """Return a name that fits into a note, always the same for the same name."""
     return name if len(name) <= _LONG_NAME else f"{name[:100]}…{blake2b(name.encode(errors='replace')).hexdigest()}"
 
 
 def read_note(arena: int) -> Note | None:
-    """What the worker of an arena is at; `None`: nothing, or it is just being written."""
+    """Return the call that the worker of an arena is in; `None` if it is in none, or the note is being written."""
     page = os.pread(arena, NOTE_BYTES, os.fstat(arena).st_size - NOTE_BYTES)
     if len(page) < NOTE_BYTES:
         return None
@@ -105,12 +102,12 @@ def read_note(arena: int) -> Note | None:
 
 
 class TimedCall(NamedTuple):
-    """A call that may take only so long."""
+    """A call with a time limit."""
 
     turn: int
     """Number of the call in its worker."""
     limit_ns: int
-    """How long it may take."""
+    """Its time limit."""
     process: int
     """The worker's process."""
 
@@ -124,15 +121,11 @@ def timed_call(arena: int) -> TimedCall | None:
     return TimedCall(turn, limit, process) if kind != NOTHING and begun == turn and limit else None
 
 
-_keeper = NoteKeeper()
+keeper: NoteKeeper | None = None
+"""Writer of this process; `None` where no other process would read the notes, as in a run in one process."""
 
 
 def keep_notes_in(page: memoryview) -> None:
-    """From now on this process writes its notes to `page`."""
-    global _keeper  # one per process: it has one thread that calls stages
-    _keeper = NoteKeeper(page)
-
-
-def notes() -> NoteKeeper:
-    """The notes of this process."""
-    return _keeper
+    """Write the notes of this process to `page` from now on."""
+    global keeper  # one per process: it has one thread that calls stages
+    keeper = NoteKeeper(page)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds out what workers died on, from the note that a dead one left, and tells the others."""
+"""Find out what workers crashed on, from the notes that they left, and pass it on to the others."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from thresher.stage_errors import OUT_OF_MEMORY
 
 @dataclass(frozen=True)
 class Finding:
-    """What is known about a death."""
+    """The cause of a crash, as far as it is known."""
 
     reason: str
-    """For people."""
+    """Text for messages."""
     blamed: bool = True
-    """Whether what the worker held is to blame; otherwise what it died on will be isolated."""
+    """True if the units that the worker held are blamed; otherwise the task that it crashed on will be isolated."""
     condemned: str = ""
-    """Stage and kind of error, where one record will be set aside for it."""
+    """Stage and kind of error, if a record will be quarantined for it."""
 
 
 class Coroner:
-    """Knows what was learnt from the notes of dead workers."""
+    """The evidence from the notes of crashed workers, and what each worker has received of it."""
 
     def __init__(self) -> None:
         self._suspicions = Suspicions()
         self._told: list[Suspect] = []
-        """Everything that workers should know, in order."""
+        """All findings, in order."""
         self._knows: dict[int, int] = {}
-        """Worker to how much of that it was told."""
+        """By worker: the number of findings that it has received."""
 
     def news_for(self, worker: int) -> list[Suspect]:
-        """What a worker was not told yet."""
+        """Return the findings that a worker has not received yet."""
         known = self._knows.get(worker, 0)
         if known == len(self._told):
             return []
@@ -43,12 +43,12 @@ class Coroner:
         return self._told[known:]
 
     def cleared(self, suspects: list[Suspect]) -> None:
-        """A worker found that batches came to their end record by record."""
+        """Add the news of a worker that batches succeeded record by record."""
         for suspect in suspects:
             self._learn(suspect)
 
     def examine(self, worker: int, gone: Gone, note: Note | None) -> Finding:
-        """What a worker died on; `note`: what it was at, if it was at anything."""
+        """Return the cause of a crash and learn from it; `note`: of the call that the worker was in, if any."""
         self._knows.pop(worker, None)
         if note is None:
             return Finding(gone.reason)
@@ -71,7 +71,7 @@ class Coroner:
 
 
 def _suspect(note: Note, gone: Gone, reason: str) -> Suspect:
-    """What a death says about what the worker was at."""
+    """Return the evidence of a crash against what the worker was working on."""
     killed = gone.status == -signal.SIGKILL and not gone.overdue
     error = TIMEOUT if gone.overdue else OUT_OF_MEMORY if killed else CRASHED
     text = (

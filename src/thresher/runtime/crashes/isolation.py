@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from thresher.core.batching import note_split
 from thresher.core.records.record_task import RecordTask
 from thresher.core.stage import ProcessingStage, needs_own_workers
+from thresher.core.stage_context import StageContext
 from thresher.core.task import RawChunk, Task
 from thresher.runtime.crashes.crash_notes import PROCESS, Note, short_name
-from thresher.runtime.crashes.evidence import CONDEMNS, CUTS, DOUBTFUL, Charge, suspicions
+from thresher.runtime.crashes.evidence import CONDEMNS, CUTS, DOUBTFUL, KNOWN, Charge
 from thresher.runtime.memory.split import can_be_cut
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class Part:
     is_record: bool = False
     """True if it is a single record, run alone."""
     evidence: int = 0
-    """What is known against the whole that it was cut from."""
+    """Weight of the evidence against the task that it was cut from."""
 
     @property
     def task(self) -> Task:
@@ -52,7 +52,7 @@ class Part:
 class Cut:
     """A task and the parts in which the stage gets it."""
 
-    stage: Stage
+    context: StageContext
     """The stage that gets it."""
     task: Task
     """The task."""
@@ -73,12 +73,8 @@ class Cut:
     def came_to_its_end(self) -> None:
         """Report that the stage has processed all parts, so that the charge against the task ends."""
         if self.is_charged:
-            suspicions().clear(self.stage.name, self.name, self.task.num_items if self.failed_together else 0)
-
-
-def is_needed() -> bool:
-    """Return True if any worker crashed in a stage; otherwise tasks are never cut."""
-    return bool(suspicions())
+            size = self.task.num_items if self.failed_together else 0
+            KNOWN.clear(self.context.stage.name, self.name, size)
 
 
 def name_of(task: Task) -> str:
@@ -125,20 +121,20 @@ def note_of_rows(stage: Stage, batch: RecordTask, rows: Rows | None) -> Note:
 
 def wants_tasks_alone(stage: Stage, tasks: list[Task]) -> bool:
     """Return True if tasks of one call should be run one by one."""
-    known = suspicions()
-    return known.has_lost_groups(stage.name) or any(known.against(stage.name, name_of(task)).deaths for task in tasks)
+    name = stage.name
+    return KNOWN.has_lost_groups(name) or any(KNOWN.against(name, name_of(task)).deaths for task in tasks)
 
 
-def cut(stage: Stage, task: Task, evidence: int = 0) -> Cut:
+def cut(context: StageContext, task: Task, evidence: int = 0) -> Cut:
     """Return the parts of a task, by what earlier workers crashed on; `evidence`: against what it was cut from."""
-    known, name = suspicions(), name_of(task)
-    charge = known.against(stage.name, name)
-    made = Cut(stage, task, name)
+    stage, name = context.stage, name_of(task)
+    charge = KNOWN.against(stage.name, name)
+    made = Cut(context, task, name)
     if not _may_be_cut(stage, task):
         made.parts = [Part(task, None, charge if charge.is_condemned else None)]
         return made
     assert isinstance(task, RecordTask)
-    notorious = known.is_notorious(stage.name)
+    notorious = KNOWN.is_notorious(stage.name)
     weight = min(CUTS, charge.weight + max(evidence, DOUBTFUL * notorious))
     condemned = _condemned_rows(stage, task)
     made.is_charged = charge.weight > 0 and weight >= CUTS
@@ -147,7 +143,7 @@ def cut(stage: Stage, task: Task, evidence: int = 0) -> Cut:
         proven = max(condemned, default=-1) + 1 if made.is_charged else 0
         made.parts = [*_pieces(stage, task, range(proven), condemned, weight)]
         made.parts += [_record(task, row, condemned, weight) for row in range(proven, task.num_items)]
-        note_split(stage, 1, failed=made.is_charged)
+        context.noted.note_splits(int(made.is_charged), 1)
     else:
         made.parts = [
             *_pieces(stage, task, range(task.num_items), condemned, weight if made.is_charged or notorious else 0)
@@ -161,12 +157,11 @@ def _may_be_cut(stage: Stage, task: Task) -> bool:
 
 
 def _condemned_rows(stage: Stage, batch: RecordTask) -> dict[int, Charge]:
-    known = suspicions()
-    if not known.has_condemned(stage.name):
+    if not KNOWN.has_condemned(stage.name):
         return {}
     assert batch.ids is not None
     names = enumerate(batch.ids.strings())
-    charges = ((row, known.against(stage.name, short_name(name))) for row, name in names)
+    charges = ((row, KNOWN.against(stage.name, short_name(name))) for row, name in names)
     return {row: charge for row, charge in charges if charge.is_condemned}
 
 
@@ -175,9 +170,9 @@ def _record(batch: RecordTask, row: int, condemned: dict[int, Charge], evidence:
 
 
 def _pieces(stage: Stage, batch: RecordTask, rows: range, condemned: dict[int, Charge], weight: int) -> Iterator[Part]:
-    """Stretches of a batch without the records that are set aside, none longer than the stage may be given: few where
-    something weighs against the batch."""
-    most = suspicions().most_rows(stage.name) or batch.num_items
+    """Yield stretches of a batch without the records that are set aside, none longer than the stage may get: short ones
+    if there is evidence against the batch."""
+    most = KNOWN.most_rows(stage.name) or batch.num_items
     most = min(most, FEW) if weight else most
     start = rows.start
     for border in [*(row for row in condemned if row in rows), rows.stop]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads the notes of the workers of one machine: of those that have died, and of those whose call takes too long."""
+"""Read the notes of the workers of one machine: of those that ended, and of those whose call takes too long."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ def shortest_limit_s(stages: Iterable[ProcessingStage[Any, Any]]) -> float:
 
 
 class NoteWatch:
-    """Knows where each worker writes what it is at."""
+    """The files in which the workers of a machine write their notes."""
 
     def __init__(self) -> None:
         self._clock: CallClock | None = None
         """Measures calls, where any stage has a `timeout_s`."""
         self._files: dict[int, int] = {}
         self._overdue: dict[int, Note] = {}
-        """What a worker was at when it was to be ended; it may have gone on to something else since."""
+        """The note of a worker when it was to be ended; it may have made other calls since."""
 
     def measure_calls(self, shortest_limit_s: float) -> None:
         """Look for calls that take too long; `shortest_limit_s`: the shortest limit of any stage."""
@@ -38,11 +38,11 @@ class NoteWatch:
         return self._clock.interval_ns / 10**9 if self._clock is not None else None
 
     def watch(self, worker: int, file: int) -> None:
-        """A worker starts; its notes will be at the end of this file, a descriptor that others close."""
+        """Add a worker whose notes will be at the end of this file, a descriptor that the caller closes."""
         self._files[worker] = file
 
     def overdue(self, now_ns: int) -> list[int]:
-        """Return workers that are in a call for too long; each is told once."""
+        """Return workers that are in a call for too long; each is returned once."""
         if self._clock is None or not self._clock.is_due(now_ns):
             return []
         found = {}
@@ -59,6 +59,6 @@ class NoteWatch:
         return late
 
     def note_of_dead(self, worker: int, *, expected: bool) -> Note | None:
-        """What a worker was at that has ended; nothing, if it was told to end."""
+        """Return the note of a worker that has ended; `None` if it was told to end, or was in no call."""
         file = self._files.pop(worker)
         return self._overdue.pop(worker, None) or (None if expected else read_note(file))

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 
 from thresher.core.planning.plan import Op, Plan
 from thresher.core.records.record_task import RecordTask
-from thresher.core.task import EmptyTask, RawChunk, Task
+from thresher.core.task import RawChunk, Task
 from thresher.runtime.memory.large_table import Entry, LargeTable, find_table, is_safe
 from thresher.runtime.memory.usage import private_bytes, proportional_bytes, release_freed
 
@@ -175,30 +175,15 @@ class LargeGate:
             self._table.set_factor(self._step, max(LEAST_FACTOR, measured, KEPT * known))
 
 
-class OpenGate:
-    """Admission without a memory limit or without other workers: never waits."""
-
-    inside = False
-
-    def read(self, most_bytes: int, steps: Sequence[int]) -> None:
-        """Return at once."""
-
-    def enter(self, nbytes: int, step: int, steps: Sequence[int]) -> None:
-        """Return at once."""
-
-    def leave(self) -> None:
-        """Do nothing."""
+_gate: LargeGate | None = None
 
 
-_gate: LargeGate | OpenGate | None = None
-
-
-def gate_for(memory_bytes: int) -> LargeGate | OpenGate:
-    """Return the gate of this process; created on the first call."""
+def gate_for(memory_bytes: int) -> LargeGate | None:
+    """Return the gate of this process, created on the first call; `None` without a memory limit or other workers."""
     global _gate  # one per process
     if _gate is None:
         fd = find_table() if memory_bytes else None
-        _gate = OpenGate() if fd is None else LargeGate(fd, memory_bytes)
+        _gate = None if fd is None else LargeGate(fd, memory_bytes)
     return _gate
 
 
@@ -213,37 +198,34 @@ os.register_at_fork(after_in_child=_forget_gate)
 class LargeRecord:
     """Requests of one flow. Most flows never hold a large record and make none."""
 
-    def __init__(self, plan: Plan, op: Op, gate: LargeGate | OpenGate) -> None:
+    def __init__(self, plan: Plan, op: Op, gate: LargeGate) -> None:
         self._gate = gate
-        self._large_bytes = 2 * plan.settings.chunk_bytes
+        self.large_bytes = 2 * plan.settings.chunk_bytes
+        """Size above which a task requests room before each step."""
         self._most_bytes = plan.settings.max_record_bytes
         self._first_step = op.index * MOST_STEPS * WIDTHS
         self._num_steps = min(MOST_STEPS, len(op.steps))
         self._nbytes = 0
         """Size of the record that is held, or may be; 0: none."""
         self._width = 0
-        self._waited_s = 0.0
 
-    def before_read(self, nbytes: int = 0) -> None:
-        """Wait, before something large is read, until there is room for `nbytes`, or for the largest record."""
+    def before_read(self, nbytes: int = 0) -> float:
+        """Wait, before something large is read, until there is room for `nbytes`, or for the largest record; return the
+        seconds that it took."""
         started = time.perf_counter()
         self._nbytes = nbytes or self._most_bytes
         # What is read by its size (a page of many rows) is not necessarily one record.
         steps = [] if nbytes else [step for width in range(WIDTHS) for step in self._steps(width)]
         self._gate.read(self._nbytes, steps)
-        self._waited_s += time.perf_counter() - started
+        return time.perf_counter() - started
 
-    def admit(self, task: Task) -> None:
+    def admit(self, task: Task, nbytes: int) -> None:
         """Prepare for a task that enters the op: if it is large, each of its steps requests room."""
-        if self.is_large(task):
-            self._nbytes = task.nbytes
+        if nbytes > self.large_bytes:
+            self._nbytes = nbytes
             self._width = _text_width(task)
         else:
             self.leave()
-
-    def is_large(self, task: Task) -> bool:
-        """Return True if each step of the op requests room before it processes the task."""
-        return not isinstance(task, EmptyTask) and task.nbytes > self._large_bytes
 
     def at_step(self, place: int) -> None:
         """Wait, before a step of the op, until there is room. The next output of a generator counts to the step that
@@ -257,11 +239,6 @@ class LargeRecord:
         if self._nbytes:
             self._gate.leave()
             self._nbytes = 0
-
-    def take_waited_s(self) -> float:
-        """Return the seconds that reading waited since the last call; they are not work."""
-        waited, self._waited_s = self._waited_s, 0.0
-        return waited
 
     def _steps(self, width: int) -> range:
         """Return the numbers of the op's steps, for text of one width."""

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Splitting of batches after a stage runs out of memory: freed memory is returned, and the input is cut.
+"""Split batches and chunks after a stage runs out of memory: freed memory is returned, and the input is cut.
 
-The size that succeeded is kept per stage and worker: later batches are cut to it before the call.
+The size that succeeded is kept in the context of the stage: later batches are cut to it before the call.
 """
 
 from __future__ import annotations
@@ -11,36 +11,25 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from thresher.core.batching import FittingSize, note_split, release_accelerator_memory
+from thresher.core.batching import CallSizes, release_accelerator_memory
 from thresher.core.records.record_task import FailedRows, RecordTask
-from thresher.core.stage import ProcessingStage
-from thresher.core.task import Task
+from thresher.core.source import failed_record
+from thresher.core.stage import ProcessingStage, SourceStage
+from thresher.core.stage_context import StageContext
+from thresher.core.task import RawChunk, Task
+from thresher.stage_errors import OUT_OF_MEMORY, is_out_of_memory
 
 Stage = ProcessingStage[Any, Any]
+Source = SourceStage[Any]
 HEAD_BYTES = 1000
 """Bytes that are kept of a record that cannot be kept whole."""
 
 
-class CallSizes:
-    """Input sizes that calls of one stage handle in this worker."""
-
-    def __init__(self) -> None:
-        self.nbytes = FittingSize()
-        """Bytes of a batch."""
-        self.tasks = FittingSize()
-        """Tasks of a group (`batch_size`)."""
-
-
-def sizes_of(stage: Stage) -> CallSizes | None:
-    """Return the sizes of a stage that ran out of memory before; `None` for others."""
-    found: CallSizes | None = stage.__dict__.get("_call_sizes")
-    return found
-
-
-def remember_sizes(stage: Stage) -> CallSizes:
+def remember_sizes(context: StageContext) -> CallSizes:
     """Return the sizes of a stage; create them when it runs out of memory for the first time."""
-    sizes: CallSizes = stage.__dict__.setdefault("_call_sizes", CallSizes())
-    return sizes
+    if context.sizes is None:
+        context.sizes = CallSizes()
+    return context.sizes
 
 
 def give_memory_back() -> None:
@@ -66,16 +55,15 @@ def can_be_cut(stage: Stage, task: Task) -> bool:
     return stage.row_wise and isinstance(task, RecordTask) and task.num_items > 1
 
 
-def pieces_that_fit(stage: Stage, task: Task) -> Iterator[Task]:
+def pieces_that_fit(context: StageContext, task: Task) -> Iterator[Task]:
     """Yield the task, cut in halves until every piece is as small as the size that last succeeded."""
-    sizes = sizes_of(stage)
-    limit = None if sizes is None else sizes.nbytes.limit
+    limit = None if context.sizes is None else context.sizes.nbytes.limit
     if limit is None:
         yield task
         return
-    for piece in _cut(stage, task, limit + limit // 8):  # the halves of a table are a little more than half of it
+    for piece in _cut(context.stage, task, limit + limit // 8):  # halves of a table are a little more than half of it
         if piece is not task:
-            note_split(stage, piece.num_items, failed=False)
+            context.noted.note_splits(0, piece.num_items)
         yield piece
 
 
@@ -88,45 +76,67 @@ def _cut(stage: Stage, task: Task, limit: int) -> Iterator[Task]:
         yield from _cut(stage, piece, limit)
 
 
-def halves_after_failure(stage: Stage, batch: RecordTask) -> tuple[RecordTask, RecordTask]:
+def halves_after_failure(context: StageContext, batch: RecordTask) -> tuple[RecordTask, RecordTask]:
     """Record that a batch was too large, and return its halves."""
-    remember_sizes(stage).nbytes.ran_out(batch.nbytes)
+    remember_sizes(context).nbytes.ran_out(batch.nbytes)
     first, second = batch.halves()
-    note_split(stage, first.num_items)
+    context.noted.note_splits(1, first.num_items)
     return first, second
 
 
-def begin_alone(stage: Stage) -> None:
+def begin_alone(context: StageContext) -> None:
     """Start with one task per call, after a worker was killed while it processed several."""
-    if sizes_of(stage) is None:
-        remember_sizes(stage).tasks.ran_out(2)
+    if context.sizes is None:
+        remember_sizes(context).tasks.ran_out(2)
 
 
-def groups_that_fit(stage: Stage, tasks: list[Task]) -> Iterator[list[Task]]:
+def groups_that_fit(context: StageContext, tasks: list[Task]) -> Iterator[list[Task]]:
     """Yield the tasks of a group, as many at a time as last succeeded."""
-    sizes = sizes_of(stage)
-    limit = (None if sizes is None else sizes.tasks.limit) or len(tasks)
+    limit = (None if context.sizes is None else context.sizes.tasks.limit) or len(tasks)
     for start in range(0, len(tasks), limit):
         yield tasks[start : start + limit]
 
 
-def group_halves_after_failure(stage: Stage, tasks: list[Task]) -> tuple[list[Task], list[Task]]:
+def group_halves_after_failure(context: StageContext, tasks: list[Task]) -> tuple[list[Task], list[Task]]:
     """Record that a group was too large, and return its halves."""
-    remember_sizes(stage).tasks.ran_out(len(tasks))
+    remember_sizes(context).tasks.ran_out(len(tasks))
     middle = len(tasks) // 2
-    note_split(stage, sum(task.num_items for task in tasks[:middle]))
+    context.noted.note_splits(1, sum(task.num_items for task in tasks[:middle]))
     return tasks[:middle], tasks[middle:]
 
 
-def call_worked(stage: Stage, task: Task) -> None:
-    """Record that a call for one task succeeded; used only if one failed before."""
-    sizes = sizes_of(stage)
-    if sizes is not None:
-        sizes.nbytes.worked(task.nbytes)
+# -- chunks that are parsed --------------------------------------------------------------------------------------------
 
 
-def group_worked(stage: Stage, tasks: list[Task]) -> None:
-    """Record that a call for a group succeeded."""
-    sizes = sizes_of(stage)
-    if sizes is not None:
-        sizes.tasks.worked(len(tasks))
+def parse_within_memory(source: Source, task: Task) -> Iterator[RecordTask]:
+    """Yield the records of a chunk: one batch, or several where memory ran out. A record that does not fit alone is
+    set aside; a task that may not be cut raises."""
+    batch = _try_parse(source, task)
+    if batch is not None:
+        yield batch
+        return
+    give_memory_back()
+    pieces = task.halves() if isinstance(task, RawChunk) else []
+    for piece in pieces:
+        yield from parse_within_memory(source, piece)
+    if pieces:
+        return
+    batch = _try_parse(source, task)
+    if batch is None:
+        if not isinstance(task, RawChunk):
+            raise MemoryError(f"memory ran out twice while {source.name} parsed {task!r}")
+        message = "memory ran out twice while the record was parsed; give the run more memory, or leave the record out"
+        head = bytes(memoryview(task.data).cast("B")[:HEAD_BYTES])
+        batch = failed_record(task.source, task.offset, OUT_OF_MEMORY, message, head, attempts=2)
+    yield batch
+
+
+def _try_parse(source: Source, task: Task) -> RecordTask | None:
+    """Return the records; `None` where memory ran out. The error is released on return, with all that it held."""
+    try:
+        batch: RecordTask = source.parse(task)
+        return batch
+    except Exception as error:  # libraries say in many ways that memory ran out
+        if not is_out_of_memory(error):
+            raise
+        return None

@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A second thread that serves a worker while its stage computes.
+"""A helper thread that does a worker's chores while its stage computes.
 
-A device idles while its worker opens the next payload, encodes the last result and writes to a socket. In a worker that
-keeps a device busy an attendant does all that meanwhile. The two threads never work at the same time on what is the
-worker's: there is one desk, and the worker leaves it to the attendant only while the stage's own code runs.
+An accelerator idles while its worker opens the next payload, encodes the last result and writes to a socket. In such a
+worker a helper thread does this during the calls of the stage.
+
+Invariant: one lock, the *desk*, protects all state of the worker. The worker's own thread holds it at all times except
+while the stage's own code runs, and the helper does chores only while it holds it. So the two threads never touch that
+state at the same time, and every chore falls into a call.
 """
 
 from __future__ import annotations
@@ -16,54 +19,53 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 
-class Attendant:
-    """Does errands while the stage computes: when it begins to, and whenever a message comes."""
+class HelperThread:
+    """Does chores while the stage computes: when a call begins, and whenever a message comes."""
 
-    def __init__(self, errands: Callable[[], None], messages: int) -> None:
-        """`errands` is called at the desk; `messages`: the descriptor where messages come."""
-        self._errands = errands
+    def __init__(self, chores: Callable[[], None], messages: int) -> None:
+        """`chores` is called with the desk held; `messages`: the descriptor where messages come."""
+        self._chores = chores
         self._messages = messages
         self._desk = threading.Lock()
-        self._worker_is_seated = True
+        self._worker_has_desk = True
         self._bell = os.eventfd(0, os.EFD_CLOEXEC)
-        self._thread = threading.Thread(target=self._serve, name="attendant", daemon=True)
+        self._thread = threading.Thread(target=self._serve, name="helper", daemon=True)
         self._error: BaseException | None = None
         self._is_over = False
 
     def start(self) -> None:
-        """Begin; the worker sits at the desk."""
+        """Start the thread; the worker holds the desk."""
         self._desk.acquire()
         self._thread.start()
 
     def stop(self) -> None:
-        """End the thread; the worker has no further calls."""
+        """End the thread; the worker makes no further calls."""
         self._is_over = True
         os.eventfd_write(self._bell, 1)
-        if self._worker_is_seated:
+        if self._worker_has_desk:
             self._desk.release()
         self._thread.join()
         os.close(self._bell)
 
     def call(self, function: Callable[[Any], Any], argument: Any) -> Any:
-        """Call a stage's own code, and leave the desk to the attendant for as long."""
-        self.ring()
-        with self.has_the_desk():
+        """Call a stage's own code, and let the helper have the desk meanwhile."""
+        os.eventfd_write(self._bell, 1)
+        if not self._worker_has_desk:
+            return function(argument)
+        with self.has_desk():
             return function(argument)
 
-    def ring(self) -> None:
-        """A stage's own code is about to run, and there may be errands to do meanwhile."""
-        os.eventfd_write(self._bell, 1)
-
     @contextlib.contextmanager
-    def has_the_desk(self) -> Iterator[None]:
-        """The worker is not at the desk within this block: it runs stages' own code."""
-        self._worker_is_seated = False
+    def has_desk(self) -> Iterator[None]:
+        """Give the desk to the helper within this block, in which the worker only calls stages' own code. An error of a
+        chore is raised at its end."""
+        self._worker_has_desk = False
         self._desk.release()
         try:
             yield
         finally:
             self._desk.acquire()
-            self._worker_is_seated = True
+            self._worker_has_desk = True
             if self._error is not None:
                 raise self._error
 
@@ -76,34 +78,30 @@ class Attendant:
         poll.register(self._messages, select.POLLIN)
         while True:
             came = dict(poll.poll())
-            with self._desk:  # if the worker sits there, until its next call
+            with self._desk:  # if the worker holds it, until its next call
                 if self._bell in came:
                     os.eventfd_read(self._bell)
                 if self._is_over:
                     return
                 try:
-                    self._errands()
-                except BaseException as error:  # raised in the worker, when it is back
+                    self._chores()
+                except BaseException as error:  # raised in the worker when it has the desk again
                     self._error = error
                     return
 
 
-_here: Attendant | None = None
+helper: HelperThread | None = None
+"""The helper thread of this process, if it has one."""
 
 
 @contextlib.contextmanager
-def attended_by(attendant: Attendant) -> Iterator[None]:
-    """Within this block calls of stages in this process are attended."""
-    global _here  # one per process: a worker has one thread that calls stages
-    attendant.start()
-    _here = attendant
+def helped_by(thread: HelperThread) -> Iterator[None]:
+    """Let a helper thread do chores during the calls of stages within this block."""
+    global helper  # one per process: a worker has one thread that calls stages
+    thread.start()
+    helper = thread
     try:
         yield
     finally:
-        _here = None
-        attendant.stop()
-
-
-def call_stage(function: Callable[[Any], Any], argument: Any) -> Any:
-    """Call a stage's own code."""
-    return function(argument) if _here is None else _here.call(function, argument)
+        helper = None
+        thread.stop()

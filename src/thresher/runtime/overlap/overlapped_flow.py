@@ -5,92 +5,91 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from typing import Any
 
+from thresher.core.records.record_task import RecordTask
 from thresher.core.stage import OrderedStage
+from thresher.core.stage_context import StageContext
 from thresher.core.tally import StageTally
 from thresher.core.task import Task
 from thresher.ledger.quarantine import enters_at
-from thresher.runtime.memory import split as memory_split
+from thresher.runtime.crashes.crash_notes import encode_text
 from thresher.runtime.orders import Produced
-from thresher.runtime.worker.call import StageCall, prepare_ahead
+from thresher.runtime.worker.call import StageCall, is_generator, prepare, settle
 from thresher.runtime.worker.flow import Flow
 from thresher.runtime.worker.settle import Outcome
-from thresher.runtime.worker.sidecar import is_carrier
 from thresher.runtime.worker.stage_call import after_group, go_on, run_group, run_stage
 
 
-class AttendedFlow(Flow):
-    """Of an op that is one stage. What is out of the ordinary runs as in any flow."""
+class OverlappedFlow(Flow):
+    """A flow through an op of one stage. `ready` does what comes before the call, `rest` what comes after it; anything
+    out of the ordinary runs as in any flow."""
 
     _ready: StageCall | None = None
 
     def ready(self) -> StageCall | None:
-        """Do all that comes before the call; `None`: nothing was done, the flow is to be run as ever."""
+        """Do everything that comes before the call; return `None`, with nothing done, if the flow must run as a
+        whole."""
         (first, *others), tasks = self._op.steps, self._tasks
-        stage = self._plan.stages[first.stage]
-        if others or first.kind != "process" or isinstance(stage, OrderedStage) or self._buffered:
+        context = self._contexts[first.stage]
+        if others or first.kind != "process" or isinstance(context.stage, OrderedStage) or self._buffered:
             return None
         if not tasks or not all(self._is_ordinary(first.stage, task) for task in tasks):
             return None
         self._group_in(first.stage)
-        self._ready = prepare_ahead(stage, tasks)
-        return self._ready
+        self._ready = one = prepare(context, tasks)
+        if one.note is not None:
+            one.note_text = encode_text(one.note)
+        return one
 
     def _is_ordinary(self, stage: int, task: Task) -> bool:
-        """Whether it goes to the stage as it is, and at once."""
-        if is_carrier(task):
+        """Return True if a task goes to the stage as it is, and at once."""
+        if isinstance(task, RecordTask) and not task.num_items:
             return False
-        return not (task.metadata and stage < enters_at(task.metadata)) and not self._large.is_large(task)
+        if task.metadata and stage < enters_at(task.metadata):
+            return False
+        return self._large is None or task.nbytes <= self._large.large_bytes
 
-    def rest(self, ready: StageCall) -> Iterator[Produced]:
-        """Everything that leaves the op, once the call was made; if it was not, it is made here."""
-        number, tally = self._op.steps[0].stage, self._report.tally.stage(self._op.steps[0].stage)
-        super()._count_own(ready.own, tally)
-        tally.busy_s += ready.seconds
-        self._report.busy_s += ready.seconds
-        if len(ready.tasks) > 1:
+    def rest(self, one: StageCall) -> Iterator[Produced]:
+        """Yield everything that leaves the op after the call; if the call was not made, make it here."""
+        number = self._op.steps[0].stage
+        tally = self._tally_of(number)
+        if one.noted is not None:
+            tally.add(one.noted)
+        tally.busy_s += one.seconds
+        self._report.busy_s += one.seconds
+        if len(one.tasks) > 1:
             started = time.perf_counter()
-            outcomes = _outcomes_of_group(ready, tally)
+            outcomes = after_group(one) if one.is_made else run_group(one.context, one.tasks)
             self._spent(number, started)
             yield from self._group_out(number, outcomes)
         else:
-            yield from self._task_out(number, ready, tally)
+            yield from self._task_out(number, one)
 
-    def _task_out(self, number: int, ready: StageCall, tally: StageTally) -> Iterator[Produced]:
+    def _task_out(self, number: int, one: StageCall) -> Iterator[Produced]:
         started = time.perf_counter()
-        for outcome in _outcomes_of_task(ready, tally):
+        for outcome in _outcomes_of_task(one):
             self._spent(number, started)
-            self._count_out(number, outcome)
-            for made in outcome.tasks:
-                yield Produced(self._loaded(made))
+            for made in self._count_out(number, outcome):
+                yield Produced(self._loaded(made.task))
             started = time.perf_counter()
         self._spent(number, started)
-        for made in self._leftover(ready.tasks[0]):
-            yield Produced(made)
+        for left in self._leftover(one.tasks[0]):
+            yield Produced(left)
 
-    def _count_own(self, own: dict[str, Any], tally: StageTally) -> None:
-        """What the stage has counted since it came back belongs to its next call."""
+    def _count_noted(self, context: StageContext, tally: StageTally) -> None:
+        """Leave what the stage has counted since the call ended to its next call."""
         if self._ready is None or self._ready.outcomes is None:
-            super()._count_own(own, tally)
+            super()._count_noted(context, tally)
 
 
-def _outcomes_of_task(call: StageCall, tally: StageTally) -> Iterator[Outcome]:
+def _outcomes_of_task(one: StageCall) -> Iterator[Outcome]:
     """Return the outcomes of the only task of a call; the stage may be called for them."""
-    (task,) = call.tasks
-    if not call.is_made:
-        return run_stage(call.stage, task, tally, buffered=False)
-    if call.outcomes is None and (isinstance(call.made, Iterator) or call.fault is not None or not call.settle()):
-        return go_on(call.stage, task, tally, call.fault or call.made, buffered=False)
-    assert call.outcomes is not None
-    memory_split.call_worked(call.stage, task)
-    return iter(call.outcomes)
-
-
-def _outcomes_of_group(call: StageCall, tally: StageTally) -> list[Outcome]:
-    """Return the outcomes of several tasks, one for each; the stage may be called for them."""
-    if not call.is_made:
-        return run_group(call.stage, call.tasks, tally)
-    found = call.fault or call.outcomes
-    assert found is not None, "what a stage gives for several tasks is settled at once"
-    return after_group(call.stage, call.tasks, tally, found)
+    (task,) = one.tasks
+    if not one.is_made:
+        return run_stage(one.context, task, buffered=False)
+    if one.outcomes is None and (is_generator(one.made) or not settle(one)):
+        return go_on(one, buffered=False)
+    assert one.outcomes is not None
+    if one.context.sizes is not None:
+        one.context.sizes.nbytes.worked(task.nbytes)
+    return iter(one.outcomes)

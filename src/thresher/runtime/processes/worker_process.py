@@ -10,13 +10,13 @@ from __future__ import annotations
 import gc
 import os
 import time
-from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from thresher.core.planning.plan import Plan
 from thresher.credentials import message_of, redacted, traceback_of
 from thresher.errors import ThresherError
-from thresher.runtime.crashes.evidence import suspicions
+from thresher.runtime.crashes.evidence import KNOWN
 from thresher.runtime.memory.large_table import take_turn
 from thresher.runtime.memory.usage import MemoryKeeper, WorkerFull, private_bytes
 from thresher.runtime.orders import Produced, TaskOrder, TaskReport
@@ -31,7 +31,8 @@ from thresher.runtime.payloads.payload import (
 )
 from thresher.runtime.processes import messages as msg
 from thresher.runtime.processes.wire import Link, PeerGone
-from thresher.runtime.worker.call_record import Call, calls_of
+from thresher.runtime.worker.call import StageCall
+from thresher.runtime.worker.call_queue import NO_LIMIT, Call, CallQueue, run_flow
 from thresher.runtime.worker.stage_call import ABORTED, TaskAborted
 from thresher.runtime.worker.worker import SetupFailed, Worker
 from thresher.stage_errors import ControlSignal, is_out_of_memory
@@ -45,6 +46,48 @@ PAYLOAD_LOST = "payload-lost"
 KINDS = {TaskAborted: ABORTED, PayloadMissing: PAYLOAD_LOST, EncodeError: "unsendable-result"}
 REPORT_EVERY_S = 0.5
 """Interval at which a long task reports its counts."""
+
+
+class ProcessCall(Call, eq=False):
+    """A call whose tasks come as messages."""
+
+    done: frozenset[str] = frozenset()
+    """Committed units of a stream."""
+    opened: int = 0
+    """Number of its payloads that were opened; the leases of those end by themselves."""
+    ready: StageCall | None = None
+    """The call of its stage, if that can be made apart from all the rest."""
+    told_at: float = 0.0
+    """When it last reported."""
+    emitted: bool = False
+    """True if anything was reported of it."""
+
+    def told(self, reports: list[TaskReport]) -> list[msg.TaskUpdate]:
+        """Return what was emitted and counted since the last call, for each task."""
+        return [
+            msg.TaskUpdate(task.task, outputs, report.tally, report.busy_s, report.quarantined)
+            for task, outputs, report in zip(self.tasks, self.take_outputs(), reports, strict=True)
+        ]
+
+    def payloads(self) -> list[Payload]:
+        """Return the payloads that were emitted and not reported yet."""
+        return [output.payload for outputs in self.outputs for output in outputs if output.payload is not None]
+
+    def forget(self) -> None:
+        """Release everything that it holds, so that leases end."""
+        self.ready = None
+        super().forget()
+
+
+def calls_of(message: msg.Run, plan: Plan) -> Iterator[ProcessCall]:
+    """Yield the calls of an order."""
+    size = plan.tasks_per_call(plan.ops[message.op])
+    done = frozenset(message.done)
+    for start in range(0, len(message.tasks), size):
+        tasks = message.tasks[start : start + size]
+        # A call for several tasks cannot pause halfway, so it never parks.
+        credit = tasks[0].credit if size == 1 else NO_LIMIT
+        yield ProcessCall(message.op, tasks, message.units[tasks[0].unit], credit, done=done)
 
 
 class WorkerProcess:
@@ -65,12 +108,9 @@ class WorkerProcess:
         self._spill_to, self._spilled = spill_to, 0
         self._reader = arena.reader()
         self._memory = keeper or MemoryKeeper()
-        self._waiting: deque[Call] = deque()
-        self._parked: dict[int, Call] = {}
-        self._suspended: set[int] = set()
-        """Ops with a suspended generator: parked, or waiting for its turn to resume."""
+        self._calls: CallQueue[ProcessCall] = CallQueue()
         self._bit_by_bit = [worker.plan.emits_gradually(op) for op in worker.plan.ops]
-        self._running: Call | None = None
+        self._running: ProcessCall | None = None
         self._finished: list[msg.TaskUpdate] = []
         self._has_finished_any = self._stopping = False
         self._looked_at = self._flushed_at = 0.0
@@ -89,7 +129,7 @@ class WorkerProcess:
     def serve(self) -> None:
         """Run calls until the driver sends `Stop` or exits."""
         while not self._stopping:
-            call = self._next_call()
+            call = self._calls.next()
             if call is None:
                 self._memory.tidy()
                 self._flush()
@@ -118,7 +158,7 @@ class WorkerProcess:
 
     def end(self) -> None:
         """Drop unfinished calls and tear down the stages."""
-        for call in self._parked.values():
+        for call in self._calls.parked.values():
             self._drop(call)
         self._worker.teardown()
         self._flush()
@@ -151,48 +191,27 @@ class WorkerProcess:
         self._queue_done()
         if ended := self._reader.ended():
             self._channel.queue(msg.Returned(ended))
-        if news := suspicions().take_news():
+        if news := KNOWN.take_news():
             self._channel.queue(msg.Cleared(news))
         if self._channel.has_unsent:
             self._channel.flush()
         self._flushed_at = time.perf_counter()
 
     def _take_run(self, message: msg.Run) -> None:
-        suspicions().learn_all(message.suspects)
-        self._waiting.extend(calls_of(message, self._worker.plan))
+        KNOWN.learn_all(message.suspects)
+        self._calls.waiting.extend(calls_of(message, self._worker.plan))
 
     def _take_credit(self, message: msg.Credit) -> None:
-        call = self._parked.pop(message.task, None)
-        if call is not None:
-            call.credit = max(0, call.credit) + message.credit
-            self._waiting.append(call)
-            return
-        for call in (*self._waiting, *([self._running] if self._running else [])):
-            if call.tasks[0].task == message.task:
-                call.earn(message.credit)
+        self._calls.earn(message.task, message.credit, self._running)
 
     def _take_go_on(self, message: msg.GoOn) -> None:
-        call = self._parked.pop(message.task)
-        call.credit = message.credit
-        self._waiting.append(call)
+        self._calls.resume(message.task, message.credit)
 
     def _take_back(self, message: msg.GiveBack) -> None:
-        gone = set(message.tasks)
-        for task in message.tasks:
-            call = self._parked.pop(task, None)
-            if call is not None:
-                self._drop(call)
-        kept: deque[Call] = deque()
-        for call in self._waiting:
-            staying = [task for task in call.tasks if task.task not in gone]
-            if not staying:
-                self._drop(call)
-                continue
-            if len(staying) < len(call.tasks) and call.flow is None:
-                self._give_up([task for task in call.tasks if task.task in gone])
-                call.tasks = staying
-            kept.append(call)  # payloads that it has opened already are wasted
-        self._waiting = kept
+        dropped, lost = self._calls.take_back(message.tasks)
+        for call in dropped:
+            self._drop(call)
+        self._give_up(lost)
         if message.unit:
             self._worker.discard(message.unit, message.epoch)
 
@@ -213,20 +232,7 @@ class WorkerProcess:
 
     # -- running ------------------------------------------------------------------------------------------------------
 
-    def _next_call(self) -> Call | None:
-        """Return the first call in the queue that does not enter a suspended stage a second time."""
-        if not self._suspended:
-            return self._waiting.popleft() if self._waiting else None
-        for place, call in enumerate(self._waiting):
-            if call.is_begun:
-                self._suspended.discard(call.op)
-            elif call.op in self._suspended:
-                continue
-            del self._waiting[place]
-            return call
-        return None
-
-    def _advance(self, call: Call) -> None:
+    def _advance(self, call: ProcessCall) -> None:
         if kept := self._too_full_for(call):
             self._refuse(call, kept)
             return
@@ -234,16 +240,16 @@ class WorkerProcess:
         ended = self._run_flow(call, call.flow or self._start(call))
         (self._end_call if ended else self._park)(call)
 
-    def _too_full_for(self, call: Call) -> int:
+    def _too_full_for(self, call: ProcessCall) -> int:
         """Return the bytes that the worker has kept from earlier calls, if too many to run this one; else 0."""
         kept = self._memory.before_call(time.perf_counter())
         return kept if self._has_finished_any and not call.is_begun else 0
 
-    def _refuse(self, call: Call, kept: int) -> None:
+    def _refuse(self, call: ProcessCall, kept: int) -> None:
         text = f"its worker had kept {kept // 10**6} MB from earlier calls; a new one runs this call"
         self._fail(call, "worker-full", text, fatal=False, blamed=False)
 
-    def _guard(self, step: Callable[[Call], object], call: Call) -> None:
+    def _guard(self, step: Callable[[ProcessCall], object], call: ProcessCall) -> None:
         """Run one step of a call and report its failure."""
         try:
             step(call)
@@ -262,34 +268,20 @@ class WorkerProcess:
         except BaseException as error:  # a bug in Thresher or in a reader: retried, on another worker if necessary
             self._fail(call, type(error).__name__, traceback_of(error), fatal=False)
 
-    def _run_flow(self, call: Call, flow: Iterator[Produced]) -> bool:
-        """Emit the outputs of a flow until it ends (True) or its credit is used up (False).
-
-        If no stage emits gradually, the next output is known at once: then the only output of a task is sent together
-        with its end, and the task does not wait for credit after its last output.
-        """
+    def _run_flow(self, call: ProcessCall, flow: Iterator[Produced]) -> bool:
+        """Emit the outputs of a flow until it ends (True) or its credit is used up (False)."""
         at_once = not self._bit_by_bit[call.op]
-        produced = call.held or next(flow, None)
-        call.held = None
-        while produced is not None:
-            following = next(flow, None) if at_once else None
-            is_last = at_once and following is None
-            if is_last and self.finishes_later:
-                call.held = produced  # emitted when it is finished
-                return True
-            if produced.task is not None or produced.closes:
-                self._emit(call, produced, is_last=is_last)
-                if call.credit == 0 and not is_last:
-                    call.held = following
-                    return False
-            now = time.perf_counter()
-            if not is_last and now - self._looked_at > LOOK_EVERY_S:
-                self._report_progress(call, now)
-                self._breathe(now)
-            produced = following if at_once else next(flow, None)
-        return True
+        return run_flow(
+            call, flow, self._emit, at_once=at_once, keeps_last=self.finishes_later, between=self._between_outputs
+        )
 
-    def _start(self, call: Call) -> Iterator[Produced]:
+    def _between_outputs(self, call: ProcessCall) -> None:
+        now = time.perf_counter()
+        if now - self._looked_at > LOOK_EVERY_S:
+            self._report_progress(call, now)
+            self._breathe(now)
+
+    def _start(self, call: ProcessCall) -> Iterator[Produced]:
         """Open the input of a call and create its flow, which runs when it is advanced."""
         tasks = []
         for task in call.tasks:
@@ -306,7 +298,7 @@ class WorkerProcess:
         call.flow = self._worker.start(call.order)
         return call.flow
 
-    def _emit(self, call: Call, produced: Produced, *, is_last: bool) -> None:
+    def _emit(self, call: ProcessCall, produced: Produced, is_last: bool) -> None:
         payload, items = None, 0
         if produced.task is not None:
             payload = self._store(produced.task)
@@ -327,7 +319,7 @@ class WorkerProcess:
             return spill(encoded, os.path.join(self._spill_to, f"payload-{self._arena.number}-{self._spilled}"))
         return self._arena.put(encoded)
 
-    def _report_progress(self, call: Call, now: float, *, at_once: bool = False) -> None:
+    def _report_progress(self, call: ProcessCall, now: float, *, at_once: bool = False) -> None:
         """Report the outputs of a running task: a large batch at once, small ones and counts at intervals."""
         if len(call.tasks) > 1:
             return
@@ -340,24 +332,23 @@ class WorkerProcess:
         call.told_at = time.perf_counter()
         self._flush()
 
-    def _report(self, call: Call) -> list[TaskReport]:
+    def _report(self, call: ProcessCall) -> list[TaskReport]:
         assert call.order is not None
         return self._worker.report(call.order)
 
-    def _park(self, call: Call) -> None:
-        self._parked[call.tasks[0].task] = call
-        self._suspended.add(call.op)
+    def _park(self, call: ProcessCall) -> None:
+        self._calls.park(call)
         self._queue(msg.Parked(call.told(self._report(call))[0]))
         self._flush()
 
-    def _end_call(self, call: Call) -> None:
+    def _end_call(self, call: ProcessCall) -> None:
         """Handle the end of a call."""
         self._finish(call)
 
-    def _finish(self, call: Call) -> None:
+    def _finish(self, call: ProcessCall) -> None:
         assert call.order is not None
         if call.held is not None:
-            self._emit(call, call.held, is_last=True)
+            self._emit(call, call.held, True)
         self._finished.extend(call.told(self._worker.finish(call.order)))
         self._has_finished_any = True
         large = call.unit.nbytes if not call.order.tasks else 0
@@ -365,25 +356,25 @@ class WorkerProcess:
         if large >= INLINE_BYTES:
             self._flush()
 
-    def _fail(self, call: Call, error: str, text: str, *, fatal: bool, blamed: bool = True) -> None:
+    def _fail(self, call: ProcessCall, error: str, text: str, *, fatal: bool, blamed: bool = True) -> None:
         self._drop(call)
         self._queue(msg.Failed([task.task for task in call.tasks], error, redacted(text), fatal, blamed))
         self._flush()
 
-    def _drop(self, call: Call) -> None:
+    def _drop(self, call: ProcessCall) -> None:
         """Drop a call in any state."""
         if call.order is None:
             self._give_up(call.tasks[call.opened :])
             return
         if call.is_begun:
-            self._suspended.discard(call.op)
+            self._calls.suspended.discard(call.op)
         self._worker.forget(call.order)
         for payload in call.payloads():
             if payload.arena == self._arena.number:
                 self._arena.free(payload.offset)
         call.forget()
 
-    def _give_up(self, tasks: list[msg.TaskIn]) -> None:
+    def _give_up(self, tasks: Sequence[msg.TaskIn]) -> None:
         for task in tasks:
             if task.payload is not None:
                 self._reader.give_up(task.payload)

@@ -24,7 +24,7 @@ from thresher.runtime.memory.usage import (
     watch_for_out_of_memory,
 )
 from thresher.runtime.orders import WorkerSetup
-from thresher.runtime.overlap.overlapped_worker import AttendedWorkerProcess
+from thresher.runtime.overlap.overlapped_worker import OverlappedWorkerProcess
 from thresher.runtime.payloads.arena import OwnArena
 from thresher.runtime.processes import messages as msg
 from thresher.runtime.processes.accelerators import show_devices
@@ -89,7 +89,7 @@ def run_worker(request: msg.Fork, sock: socket.socket, arena_fd: int, setup: Any
             keep_notes_in(arena.note_page)
             keeper = MemoryKeeper(request.share_bytes)
             watch_for_out_of_memory(keeper)
-            body = AttendedWorkerProcess if request.devices else WorkerProcess
+            body = OverlappedWorkerProcess if request.devices else WorkerProcess
             process = body(channel, worker, arena, request.spill_to, keeper)
             process.serve()
             ignore_sigterm()

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a worker does with a task: calls stages, settles whose records the results are, and counts."""
+"""The work on a task: call stages, settle which records their results hold, and count."""

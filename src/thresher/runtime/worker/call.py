@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One call of a stage's own code: prepare it, make it, settle what it gave.
+"""Call a stage's own code: `prepare` the call, `call`, `settle` its result, and `count` what became of the records.
 
-Every way to run a stage drives these functions: a task alone, several at once, and a call that a worker makes while its
-helper thread does the rest.
+Every call goes through these four functions (`count` is in `count.py`). A plain call, a fused one and one that overlaps
+with the work of a helper thread differ only in who drives them: `attempt`, `flow.py` and `runtime/overlap/`.
 """
 
 from __future__ import annotations
 
+import functools
 import os
 import time
 import traceback
@@ -18,15 +19,17 @@ import msgspec
 
 from thresher.core.records.record_task import RecordTask
 from thresher.core.scores import JudgingStage
-from thresher.core.stage import ProcessingStage, overrides
+from thresher.core.stage import ProcessingStage
+from thresher.core.stage_context import StageContext
+from thresher.core.tally import StageTally
 from thresher.core.task import Task
 from thresher.credentials import message_of, traceback_of
 from thresher.errors import with_article
-from thresher.runtime.crashes import isolation
-from thresher.runtime.crashes.crash_notes import Note, encode_text, notes
-from thresher.runtime.memory import split as memory_split
-from thresher.runtime.overlap.helper_thread import call_stage
-from thresher.runtime.worker.settle import FlatList, Outcome, settle, settle_flat, settle_judged, settle_many
+from thresher.runtime.crashes import crash_notes, isolation
+from thresher.runtime.crashes.crash_notes import Note
+from thresher.runtime.crashes.evidence import KNOWN
+from thresher.runtime.overlap import helper_thread
+from thresher.runtime.worker.settle import FlatList, Outcome, settle_flat, settle_judged, settle_many, settle_task
 from thresher.stage_errors import OUT_OF_MEMORY, ControlSignal, is_out_of_memory, is_transient
 
 Stage = ProcessingStage[Any, Any]
@@ -35,27 +38,27 @@ _SEQUENCES = (list, tuple)
 
 
 class SpansUnits(Exception):
-    """A list of another length was made of tasks of several units, which are committed one by one."""
+    """Raised if a stage returned a list of another length for tasks of several units, which are committed apart."""
 
 
 @dataclass(frozen=True)
 class Fault:
-    """What is kept of an error. The error itself would keep everything alive that the frames it went through held."""
+    """Description of an error. The error itself would keep everything alive that the frames it went through held."""
 
     kind: str
     """The name of its type, or `out-of-memory`."""
     message: str
-    """What it says."""
+    """Its message."""
     traceback: str
-    """Where a stage's code raised."""
+    """The frames of the stage's code that raised."""
     memory: bool
-    """Whether memory ran out."""
+    """True if memory ran out."""
     passes: bool = False
-    """Whether the same call may work a little later."""
+    """True if the same call may succeed a little later."""
 
     @classmethod
     def of(cls, error: BaseException) -> Fault:
-        """What there is to say of `error`; the frames that it went through let go of what they held."""
+        """Return the description of `error`, and release what the frames hold that it went through."""
         traceback.clear_frames(error.__traceback__)
         name = type(error).__name__
         text = message_of(error) or name
@@ -66,7 +69,7 @@ class Fault:
 
 
 def own_traceback(error: BaseException) -> str:
-    """Where a stage's code raised; the frames of the framework above it say nothing to its author."""
+    """Return where a stage's code raised, without the frames of the framework above it."""
     frames = traceback.extract_tb(error.__traceback__)
     while len(frames) > 1 and frames[0].filename.startswith(_RUNTIME):
         del frames[0]
@@ -74,126 +77,139 @@ def own_traceback(error: BaseException) -> str:
 
 
 class StageCall(msgspec.Struct, eq=False):
-    """One call of a stage for one task, or for several at once."""
+    """A call of a stage for one task, or for several at once."""
 
-    stage: Stage
-    """Whose code is called."""
+    context: StageContext
+    """The stage, and what the worker keeps about it."""
     tasks: list[Task]
-    """What it is called for."""
+    """The tasks that it is called for."""
     function: Callable[[Any], Any]
-    """The method that its author wrote."""
+    """The author's method."""
     given: Any
-    """What the method gets."""
-    note: Note
-    """What is noted before the call, for a crash report."""
+    """The argument of the method."""
+    note: Note | None
+    """The crash note; `None` where no other process would read it."""
     note_text: bytes = b""
-    """The same, encoded, where that was done before."""
+    """Its encoded text, if the call was prepared ahead."""
     is_made: bool = False
-    """Whether the stage has come back."""
+    """True once the method has returned or raised."""
     made: Any = None
-    """What it gave."""
+    """The result of the method."""
     seconds: float = 0.0
-    """How long it took."""
-    own: dict[str, Any] = {}
-    """What it has counted itself meanwhile."""
+    """Time that it took."""
+    noted: StageTally | None = None
+    """Counts of the stage during the call, taken if another call may start before this one is counted."""
     fault: Fault | None = None
-    """What went wrong in it, or in settling what it gave."""
+    """The failure of the method, or of settling what it returned."""
     outcomes: list[Outcome] | None = None
-    """What became of the tasks, once that is settled."""
+    """The outcome of each task, once the call is settled."""
 
     def still_holds(self) -> bool:
-        """Whether the tasks are to be given to the stage just so: no worker died, and memory never ran out."""
-        return not isolation.is_needed() and memory_split.sizes_of(self.stage) is None
-
-    def make(self, ring: Callable[[], None]) -> None:
-        """Call the stage's own code; `ring` is called right before."""
-        stage, keeper = self.stage, notes()
-        keeper.begin(self.note, stage.timeout_s, self.note_text)
-        started = time.perf_counter()
-        try:
-            ring()
-            self.made = self.function(self.given)
-        except ControlSignal:
-            raise
-        except BaseException as error:
-            self.fault = Fault.of(error)
-        finally:
-            keeper.end()
-        self.seconds = time.perf_counter() - started
-        self.is_made = True
-        if "_counts" in stage.__dict__ or "_splits" in stage.__dict__:
-            self.own = {name: stage.__dict__.pop(name) for name in ("_counts", "_splits") if name in stage.__dict__}
+        """Return True if the tasks may be given to the stage as prepared: no worker crashed, memory never ran out."""
+        return not KNOWN.charges and self.context.sizes is None
 
     def is_over(self, *, may_wait: bool) -> bool:
-        """Whether the stage has nothing more to do with the tasks. `may_wait`: nor may there be several results, since
-        the second may have to wait for room, and no other call of the stage may be made meanwhile."""
+        """Return True if the stage has nothing more to do with the tasks. With `may_wait`, there may not be several
+        results either: the second may have to wait for room, and no other call of the stage may start meanwhile."""
         made = self.made
         if self.fault is not None or not may_wait:
-            return self.fault is None and (isinstance(made, Task) or not isinstance(made, Iterator))
+            return self.fault is None and not is_generator(made)
         if made is None or isinstance(made, Task):
             return True
         if isinstance(made, _SEQUENCES):
             return len(made) < 2
         return isinstance(self.given, RecordTask) and not isinstance(made, Iterator)
 
-    def settle(self) -> bool:
-        """Find out what became of the tasks; return True if what the stage gave tells."""
-        try:
-            self.outcomes = settled(self.stage, self.tasks, self.made)
-        except ControlSignal:
-            raise
-        except BaseException as error:
-            self.fault = Fault.of(error)
-        return self.fault is None
 
-
-def prepare(stage: Stage, tasks: list[Task], evidence: int = 0) -> StageCall:
-    """Return the call for some tasks; `evidence`: what counts against a larger task that the only one was cut from."""
-    note = isolation.note_of(stage, tasks, evidence)
+def prepare(context: StageContext, tasks: list[Task], evidence: int = 0) -> StageCall:
+    """Return the call for some tasks; `evidence`: against a larger task that the only one was cut from."""
+    stage = context.stage
+    note = None if crash_notes.keeper is None else isolation.note_of(stage, tasks, evidence)
     if len(tasks) > 1:
-        return StageCall(stage, tasks, method_for_group(stage), tasks, note)
-    return StageCall(stage, tasks, method_for_one(stage), tasks[0], note)
+        return StageCall(context, tasks, functools.partial(_call_for_group, stage), tasks, note)
+    method = functools.partial(_call_batch_for_one, stage) if context.takes_lists else stage.process
+    return StageCall(context, tasks, method, tasks[0], note)
 
 
-def prepare_ahead(stage: Stage, tasks: list[Task]) -> StageCall:
-    """Return the call for some tasks with its note encoded, so that nothing is left to do right before it."""
-    call = prepare(stage, tasks)
-    call.note_text = encode_text(call.note)
-    return call
-
-
-def attempt(call: StageCall, *, buffered: bool) -> list[Outcome] | Fault | Iterator[Any]:
-    """Make a call: return the outcomes, one per task, what went wrong, or (unless `buffered`) the generator it gave."""
-    stage, keeper = call.stage, notes()
-    keeper.begin(call.note, stage.timeout_s)
+def call(one: StageCall) -> None:
+    """Call the stage's own code. The crash note stays until `end_note`."""
+    helper = helper_thread.helper
+    if one.note is not None:
+        begin_note(one)
+    started = time.perf_counter()
     try:
-        made: Any = call_stage(call.function, call.given)
-        if isinstance(made, Task) or not isinstance(made, Iterator):
-            return settled(stage, call.tasks, made)
-        return [settle_many(call.given, _drained(call, made), stage.name)] if buffered else made
+        one.made = one.function(one.given) if helper is None else helper.call(one.function, one.given)
     except ControlSignal:
         raise
     except BaseException as error:
-        return Fault.of(error)
+        one.fault = Fault.of(error)
+    one.seconds = time.perf_counter() - started
+    one.is_made = True
+
+
+def settle(one: StageCall) -> bool:
+    """Find out what became of the tasks; return False if the call failed, or if its result makes no sense. A generator
+    runs to its end."""
+    if one.fault is None:
+        try:
+            one.outcomes = _outcomes(one)
+        except ControlSignal:
+            raise
+        except BaseException as error:
+            one.fault = Fault.of(error)
+    return one.fault is None
+
+
+def attempt(context: StageContext, tasks: list[Task], *, buffered: bool = True, evidence: int = 0) -> StageCall:
+    """Make a call and settle its result, except for a generator that is to run later (unless `buffered`)."""
+    one = prepare(context, tasks, evidence)
+    try:
+        call(one)
+        if buffered or not is_generator(one.made):
+            settle(one)
     finally:
-        keeper.end()
+        if one.note is not None:
+            end_note()
+    return one
 
 
-def settled(stage: Stage, tasks: list[Task], made: Any) -> list[Outcome]:
-    """Return the outcomes of a call that gave `made`, one for each task."""
+def begin_note(one: StageCall) -> None:
+    """Write the crash note of a call, from which its time limit counts."""
+    assert crash_notes.keeper is not None, "a note is made only where it is read"
+    assert one.note is not None
+    crash_notes.keeper.begin(one.note, one.context.stage.timeout_s, one.note_text)
+
+
+def end_note() -> None:
+    """Write that no call is being made."""
+    if crash_notes.keeper is not None:
+        crash_notes.keeper.end()
+
+
+def _outcomes(one: StageCall) -> list[Outcome]:
+    stage, tasks, made = one.context.stage, one.tasks, one.made
     if len(tasks) > 1:
         return _settled_entries(stage, tasks, made)
     (task,) = tasks
-    if isinstance(stage, JudgingStage) and isinstance(task, RecordTask) and stage.only_judges:
-        assert isinstance(made, RecordTask)
-        if task.as_given() is task:
-            return [settle_judged(task, made)]
-    return [settle(task, made, stage.name)]
+    if is_generator(made):
+        return [settle_many(task, _drained(one), stage.name)]
+    if isinstance(task, RecordTask) and isinstance(made, RecordTask) and _only_judges(stage) and task.absorb_writes():
+        return [settle_judged(task, made)]
+    return [settle_task(task, made, stage.name)]
+
+
+def is_generator(made: Any) -> bool:
+    """Return True if a stage yields its results one by one."""
+    return isinstance(made, Iterator) and not isinstance(made, Task)
+
+
+def _only_judges(stage: Stage) -> bool:
+    return isinstance(stage, JudgingStage) and stage.only_judges
 
 
 def _settled_entries(stage: Stage, tasks: list[Task], entries: list[Any]) -> list[Outcome]:
     if len(entries) == len(tasks):
-        return [settle(task, made, stage.name) for task, made in zip(tasks, entries, strict=True)]
+        return [settle_task(task, made, stage.name) for task, made in zip(tasks, entries, strict=True)]
     if entries and spans_units(tasks):
         raise SpansUnits
     return settle_flat(tasks, entries, stage.name)
@@ -209,29 +225,29 @@ def unit_of(task: Task) -> str:
     return task.task_id.partition("/")[0]
 
 
-def _drained(call: StageCall, made: Iterator[Any]) -> list[Any]:
-    """Return everything that a generator gives; each of its steps has the time of a call."""
+def _drained(one: StageCall) -> list[Any]:
+    """Return everything that a generator yields; each of its steps has the time of a call."""
     given = []
-    for result in made:
+    for result in one.made:
         given.append(result)
-        notes().begin(call.note, call.stage.timeout_s)
+        if one.note is not None:
+            begin_note(one)
     return given
 
 
-def method_for_one(stage: Stage) -> Callable[[Task], Any]:
-    """Return what is called for one task: `process_batch` where the author defined it, else `process`."""
-    if not overrides(stage, "process_batch"):
-        return stage.process
+def _call_batch_for_one(stage: Stage, task: Task) -> Any:
+    entries = entries_of(stage, stage.process_batch([task]))
+    return entries[0] if len(entries) == 1 else FlatList(entries)
 
-    def call(task: Task) -> Any:
-        entries = entries_of(stage, stage.process_batch([task]))
-        return entries[0] if len(entries) == 1 else FlatList(entries)
 
-    return call
+def _call_for_group(stage: Stage, tasks: list[Task]) -> list[Any]:
+    """Call `process_batch` and run the generators among its entries, so that none of the author's code is left."""
+    entries = entries_of(stage, stage.process_batch(tasks))
+    return [list(entry) if isinstance(entry, Iterator) else entry for entry in entries]
 
 
 def entries_of(stage: Stage, made: Any) -> list[Any]:
-    """Return what `process_batch` gave as a list."""
+    """Return the result of `process_batch` as a list."""
     if made is None:
         return []
     if isinstance(made, Task):
@@ -242,13 +258,3 @@ def entries_of(stage: Stage, made: Any) -> list[Any]:
         f"{stage.name}.process_batch returned {with_article(type(made))}; "
         "return a list with one entry (task, list or None) per task, in order"
     )
-
-
-def method_for_group(stage: Stage) -> Callable[[list[Task]], list[Any]]:
-    """Return what is called for several tasks; it leaves none of the author's code to be run."""
-
-    def call(tasks: list[Task]) -> list[Any]:
-        entries = entries_of(stage, stage.process_batch(tasks))
-        return [list(entry) if isinstance(entry, Iterator) else entry for entry in entries]
-
-    return call

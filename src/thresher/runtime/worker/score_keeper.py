@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a worker does about scores: hands known ones to the stages that judge, and gathers those that are kept."""
+"""Lend known scores to the stages that judge, and collect the scores that are kept."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from thresher.runtime.worker.settle import Outcome
 
 _ROWS = ("score-rows", "")
-"""Where a batch remembers in which rows of the sidecar its records are."""
+"""Memo key under which a batch keeps the rows of its records in the sidecar."""
 REUSED, MISSING = "scores_reused", "scores_missing"
-"""Numbers of the report, per stage: scores that another run had, and that it had not."""
+"""Counts of the report, per stage: scores that were found in another run, and scores that were not."""
 
 
 def introduce(plan: Plan) -> None:
-    """Tell stages that judge the same texts in one call of each other, so that what they want is worked out at once."""
+    """Tell stages that judge the same texts in one call about each other, so that their needs are computed together."""
     for op in plan.ops:
         for group in scoring_groups(plan.stages, [step.stage for step in op.steps]):
             members = [plan.stages[number] for number in group]
@@ -32,10 +32,10 @@ def introduce(plan: Plan) -> None:
 
 
 class ScoreKeeper:
-    """Knows which stage lends and keeps which columns."""
+    """The score columns that each stage is lent, and those that are kept."""
 
     def __init__(self, plan: Plan) -> None:
-        """Stages of a stretch are told of each other: the first one scores for all of them."""
+        """Let the first stage of each group of neighbours score for all of them if scores are kept."""
         assert plan.scores is not None, "made only for a plan that has to do with scores"
         self._lent: dict[int, list[ScoreColumn]] = {}
         self._kept: dict[int, list[ScoreColumn]] = {}
@@ -60,7 +60,7 @@ class ScoreKeeper:
         self._kept[group[0]] = self._lent[group[0]] = columns
 
     def lend(self, number: int, task: Task, tally: StageTally) -> None:
-        """Let a batch know the scores of another run that its next stage asks for."""
+        """Give a batch the scores of another run that its next stage asks for."""
         if self._known is None or number not in self._lent or not isinstance(task, RecordTask) or task.ids is None:
             return
         wanted = [column for column in self._lent[number] if memo_key(column.name, column.text_field) not in task.memo]
@@ -79,7 +79,7 @@ class ScoreKeeper:
             tally.counts[MISSING] = tally.counts.get(MISSING, 0) + missing
 
     def collect(self, number: int, outcome: Outcome) -> list[ScoreRows]:
-        """The scores of all records of an outcome, whatever became of them."""
+        """Return the scores of all records of an outcome, whatever became of them."""
         columns = self._kept.get(number)
         if columns is None:
             return []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which records a stage's results are: the ones it was given, fewer of them, or new ones.
+"""Decide which records the results of a stage hold: the given ones, some of them, or new ones.
 
 Whatever a stage returns, the counts add up: what came in and what was created is passed on, dropped, set aside or
 merged.
@@ -7,7 +7,7 @@ merged.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -18,34 +18,51 @@ from thresher.errors import with_article
 
 if TYPE_CHECKING:
     from thresher.core.records.reconcile import Reconciled, Reconciler
+    from thresher.core.records.record_ids import Rows
+    from thresher.core.scores import RuleDrops
 
 
 class FlatList(list[Any]):
-    """What `process_batch` returned, where that is not one entry per task."""
+    """The result of `process_batch` if it has not one entry per task."""
 
 
 _PLAIN = (list, tuple, Task)
-"""What a stage mostly gives."""
+"""Types of results that are not converted to records."""
+
+
+class Judged(msgspec.Struct):
+    """Records that a fused stage kept and dropped."""
+
+    batch: RecordTask
+    """The batch that all stages of the fused call judge."""
+    left: Rows
+    """Rows of the batch that go on."""
+    left_bytes: int
+    """Bytes of these rows."""
+    drops: Sequence[RuleDrops]
+    """Rows that were dropped, by rule."""
 
 
 class Outcome(msgspec.Struct):
-    """What became of one task in one stage."""
+    """The result of one task in one stage: tasks that go on, and records that do not."""
 
     tasks: list[Task] = []
-    """What goes on."""
+    """Tasks that go on."""
     created: int = 0
     """New records among them."""
     merged: int = 0
     """Records that new ones replaced."""
     filtered: int = 0
-    """Records that were left out without their content being known (tasks that are no batches)."""
+    """Records that were left out and whose content is unknown (tasks that hold no records)."""
     dropped: list[DroppedRows] = []
     """Records that were dropped."""
     failed: list[FailedRows] = []
     """Records that were set aside."""
+    judged: Judged | None = None
+    """The decision of a fused stage, of which no task is made."""
 
     def add(self, other: Outcome) -> None:
-        """Put the outcome of another piece behind this one."""
+        """Append the outcome of another piece."""
         self.tasks.extend(other.tasks)
         self.created += other.created
         self.merged += other.merged
@@ -54,8 +71,8 @@ class Outcome(msgspec.Struct):
         self.failed.extend(other.failed)
 
 
-def settle(given: Task, made: Any, stage_name: str) -> Outcome:
-    """The outcome of a stage that returned `made` (a task, a list, nothing) for `given`."""
+def settle_task(given: Task, made: Any, stage_name: str) -> Outcome:
+    """Return the outcome of a stage that returned `made` (a task, a list, nothing) for `given`."""
     if isinstance(made, FlatList):
         return settle_flat([given], made, stage_name)[0]
     if isinstance(made, Gathered):
@@ -71,6 +88,9 @@ def settle(given: Task, made: Any, stage_name: str) -> Outcome:
 
 
 def _settle_records(given: RecordTask, made: Any, stage_name: str) -> Outcome:
+    if made is given and given.absorb_writes():
+        dropped, failed = given.take_left_out()
+        return Outcome([given], dropped=dropped, failed=failed)
     found = given.reconcile(made, stage_name)
     _inherit(given, found.batch)
     tasks: list[Task] = [found.batch] if found.batch.num_items else []
@@ -78,26 +98,23 @@ def _settle_records(given: RecordTask, made: Any, stage_name: str) -> Outcome:
 
 
 def settle_judged(given: RecordTask, made: RecordTask) -> Outcome:
-    """The outcome of a stage that is known to drop records and to leave all else: nothing is to be compared."""
-    dropped, failed = made.take_dropped(), made.take_failed()
-    left = made.num_items
-    gone = sum(rows.batch.num_items for rows in dropped) + sum(rows.total for rows in failed)
-    assert left + gone == given.num_items, f"{given.num_items} records were judged, {left} are left and {gone} gone"
+    """Return the outcome of a stage that drops records and changes nothing else, so that nothing is compared."""
+    dropped, failed = made.take_left_out()
     _inherit(given, made)
-    return Outcome([made] if left else [], dropped=dropped, failed=failed)
+    return Outcome([made] if made.num_items else [], dropped=dropped, failed=failed)
 
 
 def settle_gathered(given: Task, made: Gathered) -> Outcome:
-    """The outcome of a stage that holds records back; `given` hands on its metadata and its name."""
+    """Return the outcome of a stage that holds records back; metadata and dataset name come from `given`."""
     batch = made.batch
-    dropped, failed = batch.take_dropped(), batch.take_failed()
+    dropped, failed = batch.take_left_out()
     _inherit(given, batch)
     tasks: list[Task] = [batch] if batch.num_items else []
     return Outcome(tasks, 0, made.merged, 0, dropped, failed)
 
 
 def _settle_same(given: Task) -> Outcome:
-    """The outcome of a task of the author's own type that came back itself, perhaps with more or fewer records."""
+    """Return the outcome of a task of the author's own type that was returned, perhaps with more or fewer records."""
     before, now = items_before(given), given.num_items
     tasks = [given] if now or not before else []
     return Outcome(tasks, created=max(0, now - before), filtered=max(0, before - now))
@@ -110,7 +127,7 @@ def _settle_nothing(given: Task) -> Outcome:
 
 
 def settle_many(given: Task, results: Iterable[Any], stage_name: str) -> Outcome:
-    """The outcome of a stage that made several tasks of one."""
+    """Return the outcome of a stage that made several tasks of one."""
     settlement = Settlement(given, stage_name)
     outcome = Outcome()
     for result in results:
@@ -120,7 +137,7 @@ def settle_many(given: Task, results: Iterable[Any], stage_name: str) -> Outcome
 
 
 class Settlement:
-    """Takes the results of one task one by one, and says at the end what became of what was given."""
+    """Settle the results of one task one by one, and at the end the given records that none of them holds."""
 
     def __init__(self, given: Task, stage_name: str) -> None:
         self._given = given
@@ -131,7 +148,7 @@ class Settlement:
         self._reconciler: Reconciler | None = None
 
     def adopt(self, result: Any) -> Outcome:
-        """One result: give it its ids."""
+        """Return the outcome of one result, which gets its ids."""
         ordinal = self._results
         self._results += 1
         if isinstance(self._given, RecordTask) and (isinstance(result, RecordTask) or not isinstance(result, Task)):
@@ -139,7 +156,7 @@ class Settlement:
         elif isinstance(result, Task):
             outcome = self._adopt_task(result)
         else:
-            raise TypeError(_not_a_task(self._stage_name, result))
+            raise TypeError(_not_a_task(self._stage_name, result, self._given))
         for task in outcome.tasks:
             _inherit(self._given, task)
             if task is not self._given:
@@ -152,7 +169,7 @@ class Settlement:
         return self._reconciler
 
     def _adopt_task(self, result: Task) -> Outcome:
-        """A task that is no batch, or of which none was given: the one that was given, or a new one."""
+        """Return the outcome of a task if it or the given one holds no records: it is the given one, or a new one."""
         if isinstance(result, RecordTask):
             result.name_records()
         if isinstance(self._given, RecordTask):
@@ -167,7 +184,7 @@ class Settlement:
         return Outcome([result], result.num_items)
 
     def close(self) -> Outcome:
-        """What became of the records that no result carries on."""
+        """Return what became of the records that no result holds."""
         if self._reconciler is not None:
             rest = self._reconciler.finish()
             return Outcome(merged=rest.merged, dropped=list(rest.dropped))
@@ -177,7 +194,7 @@ class Settlement:
 
 
 def settle_flat(given: list[Task], results: list[Any], stage_name: str) -> list[Outcome]:
-    """The outcomes of tasks of which a stage made a list of another length, one for each.
+    """Return the outcomes of tasks of which a stage made a list of another length, one for each.
 
     The results are new records, children of the whole group, except those that were made of one given task. All that
     goes on is in the first outcome, in the order of the list.
@@ -197,7 +214,7 @@ def _flattened(results: Iterable[Any]) -> Iterator[Any]:
 
 
 class _Group:
-    """Takes what a stage made of several tasks together."""
+    """Settle what a stage made of several tasks together."""
 
     def __init__(self, given: list[Task], stage_name: str) -> None:
         self._given = given
@@ -207,13 +224,13 @@ class _Group:
             task.reconciler(stage_name, several=True) if isinstance(task, RecordTask) else None for task in given
         ]
         self._left = [items_before(task) for task in given]
-        """By task that is no batch: records that no result carries on yet."""
+        """By task without records of its own: items that no result holds yet."""
         self._results = 0
 
     def adopt(self, result: Any) -> None:
-        """One result: give it its ids."""
+        """Settle one result, which gets its ids."""
         if not isinstance(result, Task):
-            raise TypeError(_not_a_task(self._stage_name, result))
+            raise TypeError(_not_a_task(self._stage_name, result, self._given[0]))
         ordinal, self._results = self._results, self._results + 1
         place = next((n for n in range(len(self._given)) if self._is_made_of(result, n)), None)
         outcome = self._new(result) if place is None else self._same(result, place)
@@ -250,7 +267,7 @@ class _Group:
         return Outcome([result], result.num_items)
 
     def close(self) -> list[Outcome]:
-        """What became of the records that no result carries on."""
+        """Return what became of the records that no result holds."""
         created = any(outcome.created for outcome in self._outcomes)
         for task, outcome, reconciler, left in zip(
             self._given, self._outcomes, self._reconcilers, self._left, strict=True
@@ -268,12 +285,13 @@ def _outcome_of(found: Reconciled) -> Outcome:
     return Outcome(tasks, found.created, 0, 0, list(found.dropped), list(found.failed))
 
 
-def _not_a_task(stage_name: str, result: Any) -> str:
-    return f"{stage_name} returned {with_article(type(result))} inside a list; give tasks, such as DocumentBatch"
+def _not_a_task(stage_name: str, result: Any, given: Task) -> str:
+    kind = type(given).__name__
+    return f"{stage_name} returned {with_article(type(result))} inside a list; give tasks, such as {kind}"
 
 
 def _inherit(parent: Task, child: Task) -> None:
-    """Metadata and dataset name go from parent to child."""
+    """Give a child the metadata, the dataset name and, if it has none, the id of its parent."""
     if child is parent:
         return
     child.metadata = {**parent.metadata, **child.metadata}

@@ -2,12 +2,12 @@
 """Run a stage on one task or on several, whatever its code does: try again, split by halves, and quarantine the record
 that fails.
 
-Where memory ran out the same is not tried again: memory is given back, and the stage gets half as much at a time.
-Never raises for a record. A failure that no record can be blamed for (a generator that fails after it gave something)
-raises `TaskAborted`, and the unit starts again.
+If memory runs out, the same call is not tried again: memory is returned, and the stage gets half as much at a time.
+No function here raises for a record. A failure that no record can be blamed for (a generator that fails after it
+yielded something) raises `TaskAborted`, and the unit starts again.
 
-A call of `process_batch` for several tasks may give a list of another length, which is made of all of them together.
-Units are committed one by one, so where a call held tasks of several, the stage is called again for those of each.
+A call of `process_batch` for several tasks may return a list of another length, which is made of all of them together.
+Units are committed one by one, so if a call held tasks of several, the stage is called again for those of each.
 """
 
 from __future__ import annotations
@@ -18,21 +18,27 @@ from typing import Any, cast
 
 from thresher.core.records.record_task import FailedRows, RecordTask
 from thresher.core.stage import ProcessingStage
-from thresher.core.tally import StageTally
+from thresher.core.stage_context import StageContext
 from thresher.core.task import EmptyTask, Task, items_before
 from thresher.credentials import error_line, redacted
 from thresher.errors import RunFailedError
 from thresher.runtime.crashes import isolation
-from thresher.runtime.crashes.crash_notes import notes
+from thresher.runtime.crashes.evidence import KNOWN
 from thresher.runtime.memory import split as memory_split
-from thresher.runtime.worker.call import Fault, SpansUnits, attempt, prepare, spans_units, unit_of
+from thresher.runtime.worker.call import (
+    Fault,
+    SpansUnits,
+    StageCall,
+    attempt,
+    begin_note,
+    end_note,
+    spans_units,
+    unit_of,
+)
 from thresher.runtime.worker.settle import Outcome, Settlement
-from thresher.runtime.worker.sidecar import is_carrier
 from thresher.stage_errors import ControlSignal, is_out_of_memory
 
 Stage = ProcessingStage[Any, Any]
-BY_UNIT = "_by_unit"
-"""Set on a stage that was seen to return another number of entries than it got tasks of several units."""
 GATHERED = 256
 """Results of single records that are put together before they go on."""
 PAUSE_S = 0.25
@@ -48,38 +54,38 @@ class TaskAborted(Exception):
     """Raised if a stage fails after a part of its result was handed on: the unit must start again."""
 
 
-def run_stage(stage: Stage, task: Task, tally: StageTally, *, buffered: bool, evidence: int = 0) -> Iterator[Outcome]:
+def run_stage(context: StageContext, task: Task, *, buffered: bool, evidence: int = 0) -> Iterator[Outcome]:
     """Return the outcomes of one task: one by one if the stage is a generator (unless `buffered`), else one per piece.
 
     A task is one piece unless memory ran out or workers crashed. `evidence`: against a larger task it was cut from.
     """
-    if isolation.is_needed():
-        cut = isolation.cut(stage, task, evidence)
+    if KNOWN.charges:
+        cut = isolation.cut(context, task, evidence)
         if not cut.is_whole:
-            return _run_cut(cut, tally, buffered=buffered)
-    if memory_split.sizes_of(stage) is None:
-        return _run_piece(stage, task, tally, buffered=buffered)
-    return _run_pieces(stage, task, tally, buffered=buffered)
+            return _run_cut(cut, buffered=buffered)
+    if context.sizes is None:
+        return _run_piece(context, task, buffered=buffered)
+    return _run_pieces(context, task, buffered=buffered)
 
 
-def _run_pieces(stage: Stage, task: Task, tally: StageTally, *, buffered: bool) -> Iterator[Outcome]:
-    for piece in memory_split.pieces_that_fit(stage, task):
-        yield from _run_piece(stage, piece, tally, buffered=buffered)
+def _run_pieces(context: StageContext, task: Task, *, buffered: bool) -> Iterator[Outcome]:
+    for piece in memory_split.pieces_that_fit(context, task):
+        yield from _run_piece(context, piece, buffered=buffered)
 
 
-def _run_cut(cut: isolation.Cut, tally: StageTally, *, buffered: bool) -> Iterator[Outcome]:
+def _run_cut(cut: isolation.Cut, *, buffered: bool) -> Iterator[Outcome]:
     """Run the parts of a task that workers crashed on, or on a similar one."""
     gathered = Outcome()
     for part in cut.parts:
         if part.charge is not None:
             fault = Fault(part.charge.error, part.charge.message, "", memory=False)
-            gathered.add(set_aside(cut.stage, part.task, fault, part.charge.deaths))
+            gathered.add(set_aside(cut.context.stage, part.task, fault, part.charge.deaths))
         elif part.is_record:
-            gathered.add(_run_record(cut.stage, part.task, tally, part.evidence))
+            gathered.add(_run_record(cut.context, part.task, part.evidence))
         else:
             yield from _take_gathered(gathered)
             gathered = Outcome()
-            yield from run_stage(cut.stage, part.task, tally, buffered=buffered, evidence=part.evidence)
+            yield from run_stage(cut.context, part.task, buffered=buffered, evidence=part.evidence)
         if len(gathered.tasks) >= GATHERED:
             yield from _take_gathered(gathered)
             gathered = Outcome()
@@ -94,57 +100,63 @@ def _take_gathered(gathered: Outcome) -> Iterator[Outcome]:
         yield gathered
 
 
-def _run_record(stage: Stage, record: Task, tally: StageTally, evidence: int) -> Outcome:
+def _run_record(context: StageContext, record: Task, evidence: int) -> Outcome:
     """Run one record alone."""
     outcome = Outcome()
-    for part in _run_piece(stage, record, tally, buffered=True, evidence=evidence):
+    for part in _run_piece(context, record, buffered=True, evidence=evidence):
         outcome.add(part)
     return outcome
 
 
 def _run_piece(
-    stage: Stage, task: Task, tally: StageTally, *, buffered: bool, last_try: bool = False, evidence: int = 0
+    context: StageContext, task: Task, *, buffered: bool, last_try: bool = False, evidence: int = 0
 ) -> Iterator[Outcome]:
-    made = attempt(prepare(stage, [task], evidence), buffered=buffered)
-    if isinstance(made, list):
-        memory_split.call_worked(stage, task)
-        return iter(made)
-    return go_on(stage, task, tally, made, buffered=buffered, last_try=last_try)
+    one = attempt(context, [task], buffered=buffered, evidence=evidence)
+    if one.outcomes is not None:
+        _worked(context, task)
+        return iter(one.outcomes)
+    return go_on(one, buffered=buffered, last_try=last_try)
 
 
-def go_on(
-    stage: Stage, task: Task, tally: StageTally, made: Fault | Iterator[Any], *, buffered: bool, last_try: bool = False
-) -> Iterator[Outcome]:
-    """Yield the outcomes after a call that gave a generator, or failed."""
-    fault = made if isinstance(made, Fault) else (yield from _run_generator(stage, task, made))
+def go_on(one: StageCall, *, buffered: bool, last_try: bool = False) -> Iterator[Outcome]:
+    """Yield the outcomes after a call for one task that gave a generator, or failed."""
+    context, (task,) = one.context, one.tasks
+    fault = one.fault or (yield from _run_generator(one))
     if fault is None:
-        memory_split.call_worked(stage, task)
+        _worked(context, task)
         return
     task = pristine_task(task)
     if not fault.memory:
-        yield recover(stage, task, fault, tally)
+        yield recover(context, task, fault)
         return
     memory_split.give_memory_back()
-    if memory_split.can_be_cut(stage, task):
+    if memory_split.can_be_cut(context.stage, task):
         assert isinstance(task, RecordTask)
-        for half in memory_split.halves_after_failure(stage, task):
-            yield from run_stage(stage, half, tally, buffered=buffered)
+        for half in memory_split.halves_after_failure(context, task):
+            yield from run_stage(context, half, buffered=buffered)
     elif last_try:
-        yield set_aside(stage, task, fault, 2)
+        yield set_aside(context.stage, task, fault, 2)
     else:
-        tally.retries += 1
-        yield from _run_piece(stage, task, tally, buffered=buffered, last_try=True)
+        context.noted.retries += 1
+        yield from _run_piece(context, task, buffered=buffered, last_try=True)
 
 
-def _run_generator(stage: Stage, task: Task, made: Iterator[Any]) -> Generator[Outcome, None, Fault | None]:
+def _worked(context: StageContext, task: Task) -> None:
+    """Record that a call for one task succeeded; used only if one ran out of memory before."""
+    if context.sizes is not None:
+        context.sizes.nbytes.worked(task.nbytes)
+
+
+def _run_generator(one: StageCall) -> Generator[Outcome, None, Fault | None]:
     """Yield what a generator gives, as it gives it; return what went wrong before its first result."""
+    stage, (task,) = one.context.stage, one.tasks
     settlement = Settlement(task, stage.name)
-    note = isolation.note_of(stage, [task])
     given_away = False
     while True:
-        notes().begin(note, stage.timeout_s)
+        if one.note is not None:
+            begin_note(one)
         try:
-            outcome = settlement.adopt(next(made))
+            outcome = settlement.adopt(next(one.made))
         except StopIteration:
             yield settlement.close()
             return None
@@ -154,27 +166,28 @@ def _run_generator(stage: Stage, task: Task, made: Iterator[Any]) -> Generator[O
             if not given_away:
                 return Fault.of(error)
             if is_out_of_memory(error) and memory_split.can_be_cut(stage, task):
-                memory_split.remember_sizes(stage).nbytes.ran_out(task.nbytes)
+                memory_split.remember_sizes(one.context).nbytes.ran_out(task.nbytes)
             raise TaskAborted(f"{stage.name} failed in the middle of {task.task_id}: {error_line(error)}") from error
         finally:
-            notes().end()
+            if one.note is not None:
+                end_note()
         given_away = True
         yield outcome
 
 
-def recover(stage: Stage, task: Task, fault: Fault, tally: StageTally) -> Outcome:
+def recover(context: StageContext, task: Task, fault: Fault) -> Outcome:
     """Try again as a whole, then by halves; quarantine what still fails."""
     attempts = 1
-    while attempts < stage.max_attempts and not fault.memory:
+    while attempts < context.stage.max_attempts and not fault.memory:
         if fault.passes:
             time.sleep(pause_s(attempts))
         attempts += 1
-        tally.retries += 1
-        made = _run_whole(stage, task, tally)
+        context.noted.retries += 1
+        made = _run_whole(context, task)
         if isinstance(made, Outcome):
             return made
         fault = made
-    return _split_or_set_aside(stage, task, fault, attempts, tally)
+    return _split_or_set_aside(context, task, fault, attempts)
 
 
 def pause_s(attempts: int) -> float:
@@ -187,27 +200,30 @@ def pristine_task(task: Task) -> Task:
     return task.restored() if isinstance(task, RecordTask) else task
 
 
-def _run_whole(stage: Stage, task: Task, tally: StageTally) -> Outcome | Fault:
-    if isolation.is_needed():
-        cut = isolation.cut(stage, task)
+def _run_whole(context: StageContext, task: Task) -> Outcome | Fault:
+    if KNOWN.charges:
+        cut = isolation.cut(context, task)
         if not cut.is_whole:
             outcome = Outcome()
-            for part in _run_cut(cut, tally, buffered=True):
+            for part in _run_cut(cut, buffered=True):
                 outcome.add(part)
             return outcome
-    made = _attempt(stage, [task])
-    return made if isinstance(made, Fault) else made[0]
+    one = attempt(context, [task])
+    if one.outcomes is not None:
+        return one.outcomes[0]
+    assert one.fault is not None, "a buffered call has outcomes or fails"
+    return one.fault
 
 
-def _split_or_set_aside(stage: Stage, task: Task, fault: Fault, attempts: int, tally: StageTally) -> Outcome:
-    if not memory_split.can_be_cut(stage, task):
-        return set_aside(stage, task, fault, attempts)
+def _split_or_set_aside(context: StageContext, task: Task, fault: Fault, attempts: int) -> Outcome:
+    if not memory_split.can_be_cut(context.stage, task):
+        return set_aside(context.stage, task, fault, attempts)
     assert isinstance(task, RecordTask)
     outcome = Outcome()
     for piece in task.halves():
-        tally.retries += 1
-        made = _run_whole(stage, piece, tally)
-        outcome.add(made if isinstance(made, Outcome) else _split_or_set_aside(stage, piece, made, attempts + 1, tally))
+        context.noted.retries += 1
+        made = _run_whole(context, piece)
+        outcome.add(made if isinstance(made, Outcome) else _split_or_set_aside(context, piece, made, attempts + 1))
     outcome.tasks = _put_together(outcome.tasks)
     return outcome
 
@@ -254,67 +270,68 @@ def _shown_data(task: Task) -> bytes:
 # -- several tasks in one call -----------------------------------------------------------------------------------------
 
 
-def run_group(stage: Stage, tasks: list[Task], tally: StageTally) -> list[Outcome]:
+def run_group(context: StageContext, tasks: list[Task]) -> list[Outcome]:
     """Return the outcomes of several tasks of one call of `process_batch`, one for each task."""
     if any(map(is_carrier, tasks)):
-        made = iter(run_group(stage, [task for task in tasks if not is_carrier(task)], tally))
+        made = iter(run_group(context, [task for task in tasks if not is_carrier(task)]))
         return [Outcome() if is_carrier(task) else next(made) for task in tasks]
     if len(tasks) < 2:
-        return [_run_alone(stage, task, tally) for task in tasks]
+        return [_run_alone(context, task) for task in tasks]
+    if context.by_unit and spans_units(tasks):
+        return _run_by_unit(context, tasks)
+    if KNOWN.charges and isolation.wants_tasks_alone(context.stage, tasks):
+        memory_split.begin_alone(context)
+        return [_run_alone(context, task) for task in tasks]
     outcomes: list[Outcome] = []
-    if BY_UNIT in stage.__dict__ and spans_units(tasks):
-        return _run_by_unit(stage, tasks, tally)
-    if isolation.is_needed() and isolation.wants_tasks_alone(stage, tasks):
-        memory_split.begin_alone(stage)
-        return [_run_alone(stage, task, tally) for task in tasks]
-    for group in memory_split.groups_that_fit(stage, tasks):
-        outcomes.extend(after_group(stage, group, tally, _attempt(stage, group)))
+    for group in memory_split.groups_that_fit(context, tasks):
+        outcomes.extend(after_group(attempt(context, group)))
     return outcomes
 
 
-def _attempt(stage: Stage, tasks: list[Task]) -> list[Outcome] | Fault:
-    made = attempt(prepare(stage, tasks), buffered=True)
-    assert isinstance(made, list | Fault), "a buffered call gives no generator"
-    return made
+def is_carrier(task: Task) -> bool:
+    """Return True if a task has no records and only carries lines about others."""
+    return isinstance(task, RecordTask) and not task.num_items
 
 
-def after_group(stage: Stage, tasks: list[Task], tally: StageTally, made: list[Outcome] | Fault) -> list[Outcome]:
-    """Return the outcomes after a call for several tasks."""
-    attempts = 1
-    while isinstance(made, Fault) and made.passes and attempts < stage.max_attempts:
+def after_group(one: StageCall) -> list[Outcome]:
+    """Return the outcomes of a call for several tasks that was made; the stage may be called again for them."""
+    context, tasks, attempts = one.context, one.tasks, 1
+    while one.fault is not None and one.fault.passes and attempts < context.stage.max_attempts:
         time.sleep(pause_s(attempts))
         attempts += 1
-        tally.retries += 1
+        context.noted.retries += 1
         tasks = [pristine_task(task) for task in tasks]
-        made = _attempt(stage, tasks)
-    if not isinstance(made, Fault):
-        memory_split.group_worked(stage, tasks)
-        return made
+        one = attempt(context, tasks)
+    if one.outcomes is not None:
+        if context.sizes is not None:
+            context.sizes.tasks.worked(len(tasks))
+        return one.outcomes
+    assert one.fault is not None, "what a stage gives for several tasks is settled at once"
     tasks = [pristine_task(task) for task in tasks]
-    if made.kind == SpansUnits.__name__:
-        stage.__dict__[BY_UNIT] = True
-        return _run_by_unit(stage, tasks, tally)
-    if made.memory:
+    if one.fault.kind == SpansUnits.__name__:
+        context.by_unit = True
+        return _run_by_unit(context, tasks)
+    if one.fault.memory:
         memory_split.give_memory_back()
         if len(tasks) > 1:
-            first, second = memory_split.group_halves_after_failure(stage, tasks)
-            return [*run_group(stage, first, tally), *run_group(stage, second, tally)]
-    tally.retries += 1
-    return [_run_alone(stage, task, tally) for task in tasks]
+            first, second = memory_split.group_halves_after_failure(context, tasks)
+            return [*run_group(context, first), *run_group(context, second)]
+    context.noted.retries += 1
+    return [_run_alone(context, task) for task in tasks]
 
 
-def _run_by_unit(stage: Stage, tasks: list[Task], tally: StageTally) -> list[Outcome]:
+def _run_by_unit(context: StageContext, tasks: list[Task]) -> list[Outcome]:
     """Call the stage once for the tasks of each unit, with which the records that are made of them are committed."""
     outcomes: dict[int, Outcome] = {}
     for unit in dict.fromkeys(map(unit_of, tasks)):
         places = [place for place, task in enumerate(tasks) if unit_of(task) == unit]
-        made = run_group(stage, [tasks[place] for place in places], tally)
+        made = run_group(context, [tasks[place] for place in places])
         outcomes.update(zip(places, made, strict=True))
     return [outcomes[place] for place in range(len(tasks))]
 
 
-def _run_alone(stage: Stage, task: Task, tally: StageTally) -> Outcome:
+def _run_alone(context: StageContext, task: Task) -> Outcome:
     outcome = Outcome()
-    for part in run_stage(stage, task, tally, buffered=True):
+    for part in run_stage(context, task, buffered=True):
         outcome.add(part)
     return outcome

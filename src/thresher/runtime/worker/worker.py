@@ -1,20 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What one worker does with one task: runs the steps of an op, counts, and keeps the open files of units.
+"""Run the steps of an op on tasks, count, and keep the open files of units.
 
-The same class works in a process of its own, in the driver (serial) and inside other engines. A body drives it: it
-advances the iterator that `start` gives while there is credit, and carries away what is produced.
+The same class works in a process of its own, in the driver (serial) and inside other engines. Its caller advances the
+iterator that `start` returns while there is credit, and takes away what is produced.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 from thresher.core.planning.plan import Op, Plan
+from thresher.core.planning.task_types import ANY_TASK, declared_types
 from thresher.core.resources import NodeInfo, WorkerMetadata, threads_for
 from thresher.core.source import ReadContext
 from thresher.core.stage import OrderedStage, needs_own_workers, overrides
+from thresher.core.stage_context import StageContext, bind_context, unbind_context
 from thresher.core.tally import Tally
 from thresher.core.unit import Unit
 from thresher.credentials import print_traceback, traceback_of
@@ -22,26 +24,51 @@ from thresher.errors import RefusedError
 from thresher.ledger.records import CommitRecord
 from thresher.ledger.stores.commit_target import JOIN_PREFIX
 from thresher.ledger.unit_output import UnitOutput, join
+from thresher.runtime.memory.admission import gate_for
 from thresher.runtime.orders import Produced, TaskOrder, TaskReport, WorkerSetup
 from thresher.runtime.processes.control import available_cpus
 from thresher.runtime.processes.preload import compile_kernels
 from thresher.runtime.worker.flow import Flow
+from thresher.runtime.worker.fused_call import fused_stages
 from thresher.runtime.worker.score_keeper import ScoreKeeper, introduce
 from thresher.stage_errors import ControlSignal
 
 
 class SetupFailed(Exception):
-    """A stage's `setup` failed again and again, or its `setup_on_node` failed."""
+    """Raised if a stage's `setup` failed several times, or its `setup_on_node` failed."""
 
 
 SETUP_ATTEMPTS = 3
+
+
+class OpContext:
+    """The state that all orders of one op share in one worker."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        op: Op,
+        contexts: Sequence[StageContext] | None = None,
+        scores: ScoreKeeper | None = None,
+    ) -> None:
+        """`contexts`: of all stages of the plan; without them the stages get new ones."""
+        self.plan, self.op, self.scores = plan, op, scores
+        self.contexts = contexts or [bind_context(stage) for stage in plan.stages]
+        self.keep_dropped = plan.settings.keep_dropped
+        self.gate = gate_for(plan.settings.memory_bytes)
+        """Admission of large records; `None` if they never wait."""
+        self.fused = [fused_stages(plan, op.steps, place, self.contexts) for place in range(len(op.steps))]
+        """By step: the stages that it may run in one fused call with those that follow."""
+        last = op.steps[-1]
+        self.written = declared_types(plan.stages[last.stage]).taken if last.kind == "write" else ANY_TASK
+        """Types of tasks that the writer takes."""
 
 
 class Worker:
     """Runs ops on tasks."""
 
     flow_type: type[Flow] = Flow
-    """What its orders become."""
+    """The class that runs its orders."""
 
     def __init__(self, setup: WorkerSetup) -> None:
         self.plan = setup.plan
@@ -53,13 +80,19 @@ class Worker:
         """Ops all of whose stages are."""
         self._in_order = {op.index for op in self.plan.ops if _has_ordered_stage(self.plan, op)}
         """Ops with a stage that needs the tasks of a unit in order."""
+        self._writing = {op.index for op in self.plan.ops if op.writes}
+        """Ops that end in a writer."""
+        self._sink, self._source = self.plan.sink, self.plan.source
         self._context = ReadContext(setup.plan.settings.chunk_bytes, setup.plan.settings.max_record_bytes)
         self._outputs: dict[tuple[str, int], UnitOutput] = {}
         self._kept: dict[tuple[str, int], tuple[Op, dict[int, Any]]] = {}
-        """By unit and epoch: what stages keep that need its tasks in order, and the op they are in."""
+        """By unit and epoch: the op with stages that need the unit's tasks in order, and what these stages keep."""
         self._flows: dict[int, Flow] = {}
         introduce(setup.plan)
-        self._scores = ScoreKeeper(setup.plan) if setup.plan.scores is not None else None
+        scores = ScoreKeeper(setup.plan) if setup.plan.scores is not None else None
+        contexts = [bind_context(stage) for stage in self.plan.stages]
+        self._shared = [OpContext(self.plan, op, contexts, scores) for op in self.plan.ops]
+        """By op: the state that its orders share."""
 
     # -- running ------------------------------------------------------------------------------------------------------
 
@@ -69,24 +102,23 @@ class Worker:
         if not self.is_ready(op.index):
             self.prepare(op)
         context = replace(self._context, done=order.done) if order.done else self._context
-        output = self._output(order) if op.writes else None
-        flow = self.flow_type(self.plan, op, order, context, output)
-        flow.scores = self._scores
+        output = self._output(order) if op.index in self._writing else None
+        flow = self.flow_type(self._shared[order.op], order, context, output)
         if order.unit is not None and op.index in self._in_order:
             flow.kept = self._kept.setdefault((order.unit.id, order.epoch), (op, {}))[1]
         self._flows[id(order)] = flow
         return flow.run()
 
     def flow_of(self, order: TaskOrder) -> Flow:
-        """The flow of an order that was started."""
+        """Return the flow of an order that was started."""
         return self._flows[id(order)]
 
     def report(self, order: TaskOrder) -> list[TaskReport]:
-        """What happened since the last report, one entry per task of the order; also while it still runs."""
+        """Return what happened since the last report, one entry per task of the order; also while it still runs."""
         return self._flows[id(order)].take_reports()
 
     def finish(self, order: TaskOrder) -> list[TaskReport]:
-        """The last report of an order."""
+        """Return the last report of an order."""
         return self._flows.pop(id(order)).take_reports()
 
     def forget(self, order: TaskOrder) -> None:
@@ -94,7 +126,8 @@ class Worker:
         self._flows.pop(id(order), None)
 
     def prepare(self, op: Op, metadata: WorkerMetadata | None = None) -> None:
-        """Set up the stages of an op that are not set up yet; `metadata`: where the worker is another one for them."""
+        """Set up the stages of an op that are not set up yet; `metadata`: of the worker, if it is another one for
+        them."""
         for step in op.steps:
             if step.stage not in self._ready:
                 self._set_up(step.stage, metadata or self._metadata)
@@ -122,7 +155,7 @@ class Worker:
                     raise SetupFailed(f"{stage.name}.setup failed {attempt} times:\n{text}") from error
 
     def is_ready(self, op: int) -> bool:
-        """Whether all stages of an op are set up."""
+        """Return True if all stages of an op are set up."""
         return op in self._ready_ops
 
     # -- units --------------------------------------------------------------------------------------------------------
@@ -136,7 +169,7 @@ class Worker:
         found = self._outputs.get(key)
         if found is None:
             assert self._place is not None, "a plan with a writer has a place to commit to"
-            found = UnitOutput(self._place, self.plan.sink, order.unit, order.epoch, self.plan.source)
+            found = UnitOutput(self._place, self._sink, order.unit, order.epoch, self._source)
             if self.plan.scores is not None and self.plan.scores.keep:
                 found.keep_scores(self.plan.scores.columns)
             self._outputs[key] = found
@@ -147,14 +180,14 @@ class Worker:
         output = self._outputs.pop((unit.id, epoch), None)
         assert self._place is not None, "a plan with a writer has a place to commit to"
         if output is None and unit.id.startswith(JOIN_PREFIX):
-            assert self.plan.sink is not None, "parts are joined for a writer"
-            return join(self._place, self.plan.sink, unit)
+            assert self._sink is not None, "parts are joined for a writer"
+            return join(self._place, self._sink, unit)
         if output is None:
-            output = UnitOutput(self._place, self.plan.sink, unit, epoch)
+            output = UnitOutput(self._place, self._sink, unit, epoch)
         op, kept = self._kept.pop((unit.id, epoch), (None, {}))
         if op is not None:
-            flow = Flow(self.plan, op, TaskOrder(op.index, unit, epoch, []), ReadContext(), output)
-            flow.scores, flow.kept = self._scores, kept
+            flow = Flow(self._shared[op.index], TaskOrder(op.index, unit, epoch, []), ReadContext(), output)
+            flow.kept = kept
             tally.add(flow.end_unit().tally)
         if unit.id in self.plan.corrections:
             tally.add(self.plan.corrections[unit.id])
@@ -167,7 +200,7 @@ class Worker:
             self._kept.pop(key, None)
 
     def teardown(self) -> None:
-        """End: files of unfinished units are removed, stages are torn down."""
+        """Remove the files of unfinished units, and tear the stages down."""
         for output in self._outputs.values():
             output.abort()
         self._outputs.clear()
@@ -181,6 +214,8 @@ class Worker:
                 raise
             except BaseException as error:  # whatever it is, the other stages must still be torn down
                 print_traceback(error)
+        for stage in self.plan.stages:
+            unbind_context(stage)
 
 
 def _has_ordered_stage(plan: Plan, op: Op) -> bool:

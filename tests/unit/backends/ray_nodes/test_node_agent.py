@@ -12,7 +12,8 @@ from typing import Any, cast
 
 import pytest
 
-from thresher.runtime.crashes.crash_notes import PROCESS, Note, keep_notes_in, notes
+from thresher.runtime.crashes import crash_notes
+from thresher.runtime.crashes.crash_notes import PROCESS, Note, keep_notes_in
 
 pytest.importorskip("ray", reason="ray is not installed")
 
@@ -53,7 +54,8 @@ def test_a_crash_report_gives_the_note_of_a_worker_and_removes_its_files() -> No
         keep_notes_in(_note_page(folder, 4))
         Path(folder, f"4-{os.getpid()}{FAULT}").touch()
         Path(folder, f"5-{os.getpid()}{NEW}").touch()
-        notes().begin(Note(PROCESS, "stage", ("record",)))
+        assert crash_notes.keeper is not None
+        crash_notes.keeper.begin(Note(PROCESS, "stage", ("record",)))
         found = node.crash_report(4)
         assert found.note is not None
         assert (found.note.stage, found.note.names, found.crashed_with) == ("stage", ("record",), 0)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from thresher import DocumentBatch, Pipeline, ProcessingStage, SerialExecutor, Task
 from thresher.core.batching import InferenceBatcher
-from thresher.core.tally import StageTally
+from thresher.core.stage_context import context_of
 from thresher.runtime.memory import split as memory_split
 from thresher.runtime.worker.settle import Outcome
 from thresher.runtime.worker.stage_call import TaskAborted, run_group, run_stage
@@ -61,10 +61,10 @@ def batch_of(lengths: list[int], first: int = 0) -> DocumentBatch:
     return batch
 
 
-def outcome_of(stage: Any, task: Task, tally: StageTally | None = None) -> Outcome:
+def outcome_of(stage: Any, task: Task) -> Outcome:
     """All that came of a task."""
     whole = Outcome()
-    for part in run_stage(stage, task, tally or StageTally(), buffered=False):
+    for part in run_stage(context_of(stage), task, buffered=False):
         whole.add(part)
     return whole
 
@@ -136,18 +136,18 @@ def test_a_stage_that_never_ran_out_has_no_size_in_the_report() -> None:
 def test_a_group_is_halved_too_and_its_size_remembered() -> None:
     stage = SmallGroup(room=250)
     tasks: list[Task] = [batch_of([100], first=number) for number in range(8)]
-    outcomes = run_group(stage, tasks, StageTally())
+    outcomes = run_group(context_of(stage), tasks)
     assert [numbers(outcome.tasks) for outcome in outcomes] == [[number] for number in range(8)]
     assert stage.calls == [8, 4, 2, 2, 2, 2]
     stage.calls.clear()
-    run_group(stage, tasks, StageTally())
+    run_group(context_of(stage), tasks)
     assert stage.calls == [2, 2, 2, 2]
 
 
 def test_a_task_of_a_group_that_does_not_fit_alone_is_set_aside_by_itself() -> None:
     stage = SmallGroup(room=250)
     tasks: list[Task] = [batch_of([100]), batch_of([300], first=1), batch_of([100], first=2)]
-    outcomes = run_group(stage, tasks, StageTally())
+    outcomes = run_group(context_of(stage), tasks)
     assert [numbers(outcome.tasks) for outcome in outcomes] == [[0], [], [2]]
     assert [rows.error for rows in outcomes[1].failed] == ["out-of-memory"]
 
@@ -183,10 +183,9 @@ def test_a_stage_whose_batches_may_not_be_cut_is_tried_once_more() -> None:
         row_wise = False
 
     stage = Whole(room=10)
-    tally = StageTally()
-    outcome = outcome_of(stage, batch_of([20, 20]), tally)
+    outcome = outcome_of(stage, batch_of([20, 20]))
     assert stage.calls == [2, 2]
-    assert tally.retries == 1
+    assert context_of(stage).noted.retries == 1
     assert [len(rows.messages) for rows in outcome.failed] == [2]
 
 
@@ -236,14 +235,14 @@ def test_a_model_that_halves_its_own_passes_shows_in_the_report() -> None:
 
 def test_a_record_that_cannot_even_be_written_down_leaves_its_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
     from thresher.ledger import quarantine
-    from thresher.runtime.worker import flow
+    from thresher.runtime.worker import count
 
     def too_much(failed: Any, stage_name: str) -> list[bytes]:
         if failed.batch is not None:
             raise MemoryError
         return quarantine.quarantine_lines(failed, stage_name)
 
-    monkeypatch.setattr(flow, "quarantine_lines", too_much)
+    monkeypatch.setattr(count, "quarantine_lines", too_much)
     result = Pipeline("heads", stages=[SmallRoom(room=10)]).run(
         SerialExecutor(), initial_tasks=[batch_of([50, 5])], progress="none", ledger=False, max_errors="100%"
     )

@@ -13,7 +13,7 @@ from tests.unit.runtime.processes.test_worker_process import Driver
 from thresher.core.stage import ProcessingStage
 from thresher.core.task import Task
 from thresher.runtime.crashes.crash_notes import NoteKeeper, read_note
-from thresher.runtime.overlap.overlapped_worker import AttendedWorkerProcess
+from thresher.runtime.overlap.overlapped_worker import OverlappedWorkerProcess
 from thresher.runtime.processes import messages as msg
 
 NO_LIMIT = -1
@@ -109,7 +109,7 @@ def driver() -> Iterator[Driver]:
     OPENED.clear()
     GO_ON.clear()
     FAILED.clear()
-    played = Driver([Does(), AtMostOne(), Lazy()], body=AttendedWorkerProcess)
+    played = Driver([Does(), AtMostOne(), Lazy()], body=OverlappedWorkerProcess)
     yield played
     GO_ON.set()
     played.close()
@@ -223,7 +223,7 @@ def test_a_note_names_the_task_as_long_as_the_stage_works_on_it(
     driver: Driver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     page = driver.process._arena.note_page
-    monkeypatch.setattr("thresher.runtime.crashes.crash_notes._keeper", NoteKeeper(page))
+    monkeypatch.setattr("thresher.runtime.crashes.crash_notes.keeper", NoteKeeper(page))
     driver.say(driver.run(0, (1, "x"), (2, "waits"), (3, "x")))
     driver.hear_done(1)
     note = read_note(driver.arena)

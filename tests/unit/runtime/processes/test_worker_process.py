@@ -17,7 +17,7 @@ from thresher.core.stage import ProcessingStage
 from thresher.core.task import Task
 from thresher.core.unit import Unit
 from thresher.runtime.orders import WorkerSetup
-from thresher.runtime.overlap.overlapped_worker import AttendedWorkerProcess
+from thresher.runtime.overlap.overlapped_worker import OverlappedWorkerProcess
 from thresher.runtime.payloads.arena import OwnArena, Reader, create_arena
 from thresher.runtime.payloads.payload import Payload, encode
 from thresher.runtime.processes import messages as msg
@@ -131,7 +131,7 @@ class Driver:
         os.close(self.arena)
 
 
-@pytest.fixture(params=[WorkerProcess, AttendedWorkerProcess])
+@pytest.fixture(params=[WorkerProcess, OverlappedWorkerProcess])
 def driver(request: pytest.FixtureRequest) -> Iterator[Driver]:
     played = Driver([Count(), Same(), Together()], body=request.param)
     yield played

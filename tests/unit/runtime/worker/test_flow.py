@@ -15,8 +15,9 @@ from thresher.core.source import ReadContext
 from thresher.core.task import Task
 from thresher.core.unit import Unit
 from thresher.runtime.orders import TaskOrder
-from thresher.runtime.worker import flow as flow_module
+from thresher.runtime.worker import worker as worker_module
 from thresher.runtime.worker.flow import Flow
+from thresher.runtime.worker.worker import OpContext
 from thresher.stage_errors import ControlSignal
 
 CHUNK = 1000
@@ -67,7 +68,7 @@ class Watcher(ProcessingStage[DocumentBatch, DocumentBatch]):
 def watcher(monkeypatch: pytest.MonkeyPatch) -> Watcher:
     """A stage that looks at the gate which flows use."""
     stage = Watcher()
-    monkeypatch.setattr(flow_module, "gate_for", lambda memory: stage.gate)
+    monkeypatch.setattr(worker_module, "gate_for", lambda memory: stage.gate)
     return stage
 
 
@@ -87,7 +88,7 @@ def planned(*stages: Any) -> Plan:
 def run(plan: Plan, op: int, unit: Unit, tasks: list[Task]) -> Iterator[Any]:
     """What an op gives for an order."""
     context = ReadContext(CHUNK, 10**6)
-    return Flow(plan, plan.ops[op], TaskOrder(op, unit, 0, tasks), context, None).run()
+    return Flow(OpContext(plan, plan.ops[op]), TaskOrder(op, unit, 0, tasks), context, None).run()
 
 
 def test_a_large_record_has_room_while_it_is_worked_on_and_not_before_or_after(

@@ -18,14 +18,14 @@ from thresher.core.planning.plan import Plan, PlanSettings, make_plan
 from thresher.core.source import ReadContext
 from thresher.core.tally import StageTally
 from thresher.core.unit import Unit
-from thresher.runtime.crashes import isolation
+from thresher.runtime.crashes import crash_notes
 from thresher.runtime.crashes.crash_notes import PROCESS, Note
+from thresher.runtime.crashes.evidence import KNOWN, NO_CHARGE
 from thresher.runtime.orders import TaskOrder
-from thresher.runtime.worker import call as call_module
 from thresher.runtime.worker import flow as flow_module
-from thresher.runtime.worker import fused_call as judged_stretch
 from thresher.runtime.worker.flow import Flow
 from thresher.runtime.worker.score_keeper import introduce
+from thresher.runtime.worker.worker import OpContext
 from thresher.stages.text.rules.web.urls import UrlsFilter
 from thresher.stages.text.rules.words.word_counts import MeanWordLengthFilter, WordCountFilter
 
@@ -62,7 +62,9 @@ RULES = (WordCountFilter(2), MeanWordLengthFilter(3, 7), UrlsFilter(0.2))
 def outcome(plan: Plan) -> tuple[list[Any], list[Any], list[Any]]:
     """What comes out of a plan: records, counts of all stages without their times, and what waits to be written."""
     number = plan.entries["unit"]
-    flow = Flow(plan, plan.ops[number], TaskOrder(number, _unit(plan), 0, []), ReadContext(CHUNK, 10**6), None)
+    flow = Flow(
+        OpContext(plan, plan.ops[number]), TaskOrder(number, _unit(plan), 0, []), ReadContext(CHUNK, 10**6), None
+    )
     records: list[Any] = []
     waiting: list[Any] = []
     for produced in flow.run():
@@ -86,21 +88,28 @@ def _unit(plan: Plan) -> Unit:
 def called(plan: Plan) -> tuple[list[Any], list[Any], list[Any]]:
     """The same with every stage called."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(flow_module, "judge_stretch", lambda *_: None)
+        patch.setattr(flow_module, "begin_fused", lambda *_: None)
         return outcome(plan)
 
 
 @pytest.fixture
 def judged(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """What stages were judged in one go, as they are."""
+    """For each fused call the step that comes after it; `None` where stages had to be called one by one."""
     found: list[Any] = []
-    original = judged_stretch.judge_stretch
+    begin, judge = flow_module.begin_fused, Flow._judge
 
-    def noting(*given: Any) -> Any:
-        found.append(original(*given))
-        return found[-1]
+    def begun(*given: Any) -> Any:
+        fused = begin(*given)
+        found.extend([None] if fused is None else [])
+        return fused
 
-    monkeypatch.setattr(flow_module, "judge_stretch", noting)
+    def judging(flow: Flow, *given: Any) -> Any:
+        after, left = judge(flow, *given)
+        found.append(after)
+        return after, left
+
+    monkeypatch.setattr(flow_module, "begin_fused", begun)
+    monkeypatch.setattr(Flow, "_judge", judging)
     return found
 
 
@@ -124,7 +133,7 @@ def test_a_stage_that_nothing_reaches_is_not_called(tmp_path: Path) -> None:
 def test_what_is_left_goes_on_stage_by_stage_where_a_rule_fails(tmp_path: Path, judged: list[Any]) -> None:
     plan = planned(tmp_path, WordCountFilter(2), Trouble(), MeanWordLengthFilter())
     found = outcome(plan)
-    assert any(one is not None and one.place == 3 for one in judged), "the first stage was judged before"
+    assert 3 in judged, "the first stage was judged before"
     assert found == called(plan)
     assert found[1][2]["errors"]
 
@@ -148,8 +157,7 @@ def test_a_death_in_a_stage_is_noted_with_the_records_that_it_had(
         def end(self) -> None:
             pass
 
-    for module in (judged_stretch, flow_module, call_module):
-        monkeypatch.setattr(module, "notes", Keeper)
+    monkeypatch.setattr(crash_notes, "keeper", Keeper())
     plan = planned(tmp_path, *RULES)
     outcome(plan)
     in_one_go, notes[:] = list(notes), []
@@ -161,7 +169,9 @@ def test_a_death_in_a_stage_is_noted_with_the_records_that_it_had(
 def test_a_flow_that_has_ended_lets_go_of_its_tasks_at_once(tmp_path: Path) -> None:
     plan = planned(tmp_path, *RULES)
     number = plan.entries["unit"]
-    flow = Flow(plan, plan.ops[number], TaskOrder(number, _unit(plan), 0, []), ReadContext(CHUNK, 10**6), None)
+    flow = Flow(
+        OpContext(plan, plan.ops[number]), TaskOrder(number, _unit(plan), 0, []), ReadContext(CHUNK, 10**6), None
+    )
     list(flow.run())
     alive = weakref.ref(flow)
     gc.disable()  # what it holds may be memory that others wait for: nobody may have to look for it
@@ -176,7 +186,7 @@ def test_after_a_death_stages_are_called_one_by_one(
     tmp_path: Path, judged: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan = planned(tmp_path, *RULES)
-    monkeypatch.setattr(isolation, "is_needed", lambda: True)
+    monkeypatch.setitem(KNOWN.charges, ("another stage", "a record"), NO_CHARGE)
     outcome(plan)
     assert judged
     assert all(one is None for one in judged)

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from thresher import DocumentBatch, ProcessingStage, Task
-from thresher.core.tally import StageTally
+from thresher.core.stage_context import context_of
 from thresher.runtime.worker import stage_call
 from thresher.runtime.worker.settle import Outcome
 from thresher.runtime.worker.stage_call import run_group, run_stage
@@ -52,7 +52,7 @@ def batches(*sizes: int, units: tuple[str, ...] = ("u",)) -> list[Task]:
 def grouped(make: Make, tasks: list[Task]) -> tuple[list[Outcome], Batched]:
     stage = Batched(make)
     came = sum(task.num_items for task in tasks)
-    outcomes = run_group(stage, tasks, StageTally())
+    outcomes = run_group(context_of(stage), tasks)
     assert len(outcomes) == len(tasks)
     whole = total(outcomes)
     gone = sum(len(rows.batch) for rows in whole.dropped) + sum(len(rows.messages) for rows in whole.failed)
@@ -132,7 +132,7 @@ def test_a_list_of_another_length_is_never_made_of_two_units() -> None:
     assert stage.calls == [4, 2, 2]
     assert [numbers(outcome.tasks) for outcome in outcomes] == [[[0, 2]], [[1, 3]], [], []]
     stage.calls.clear()
-    run_group(stage, batches(1, 1, units=("u", "v")), StageTally())
+    run_group(context_of(stage), batches(1, 1, units=("u", "v")))
     assert stage.calls == [1, 1]
 
 
@@ -146,7 +146,7 @@ def test_one_task_goes_through_process_batch_too() -> None:
     ):
         stage = Batched(make)
         (task,) = batches(2)
-        outcome = total(list(run_stage(stage, task, StageTally(), buffered=False)))
+        outcome = total(list(run_stage(context_of(stage), task, buffered=False)))
         assert numbers(outcome.tasks) == expected
         assert stage.calls == [1]
 
@@ -196,7 +196,7 @@ def test_tasks_that_are_no_batches_are_counted_in_the_same_way() -> None:
     tasks: list[Task] = [Plain(data=n) for n in range(3)]
     for task in tasks:
         task._task_id = "u/0"
-    outcomes = run_group(Sums(), tasks, StageTally())
+    outcomes = run_group(context_of(Sums()), tasks)
     assert [task.data for task in outcomes[0].tasks] == [3]
     assert outcomes[0].tasks[0].task_id == "u/0/0"
     assert (outcomes[0].created, [outcome.merged for outcome in outcomes]) == (1, [1, 1, 1])

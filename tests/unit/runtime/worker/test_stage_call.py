@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from thresher import DocumentBatch, ProcessingStage, Task
-from thresher.core.tally import StageTally
+from thresher.core.stage_context import context_of
 from thresher.runtime.worker import stage_call
 from thresher.runtime.worker.call import Fault
 from thresher.runtime.worker.settle import Outcome
@@ -43,10 +43,10 @@ def batch_of(count: int) -> DocumentBatch:
     return batch
 
 
-def outcome_of(stage: Any, task: Task, tally: StageTally | None = None, *, buffered: bool = False) -> Outcome:
+def outcome_of(stage: Any, task: Task, *, buffered: bool = False) -> Outcome:
     """All that came of a task."""
     whole = Outcome()
-    for part in run_stage(stage, task, tally or StageTally(), buffered=buffered):
+    for part in run_stage(context_of(stage), task, buffered=buffered):
         whole.add(part)
     return whole
 
@@ -66,10 +66,10 @@ def test_only_the_records_that_fail_are_set_aside(count: int, bad: set[int]) -> 
 
 
 def test_a_call_that_fails_by_chance_is_made_again_as_a_whole() -> None:
-    tally = StageTally()
     stage = Picky(set(), fails_first=2)
-    outcome = outcome_of(stage, batch_of(5), tally)
+    outcome = outcome_of(stage, batch_of(5))
     assert numbers(outcome.tasks) == [0, 1, 2, 3, 4]
+    tally = context_of(stage).noted
     assert (stage.calls, tally.retries, tally.splits) == (3, 2, 0)
 
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from tests.unit.core.json_batches import batch_of, written
 from thresher.core.documents.batch import DocumentBatch
+from thresher.core.stage_context import context_of
 from thresher.errors import UsageError
 from thresher.stages.text.document_statistics import STATISTICS, DocumentStatistics
 
@@ -67,7 +68,7 @@ def test_the_report_has_histograms() -> None:
     texts = ["", "1", "a b", "a b c", "12 3456 a", "x" * 99]
     made = stage.process(batch_of([{"text": text} for text in texts]))
     assert written(made) == [{"text": text} for text in texts]
-    assert stage.__dict__["_counts"] == {
+    assert context_of(stage).noted.counts == {
         "words 0": 1,
         "words 2^00: 1": 2,
         "words 2^01: 2 to 3": 3,
@@ -87,7 +88,7 @@ def test_histograms_add_up_wherever_batches_are_cut() -> None:
     whole.process(batch)
     for start in range(0, 40, 7):
         parts.process(batch.take(range(start, min(start + 7, 40))))
-    assert whole.__dict__["_counts"] == parts.__dict__["_counts"]
+    assert context_of(whole).noted.counts == context_of(parts).noted.counts
 
 
 @pytest.mark.parametrize("name", STATISTICS)

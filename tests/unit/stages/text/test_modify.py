@@ -9,6 +9,7 @@ import pytest
 
 from tests.unit.core.json_batches import batch_of, batch_of_lines, written
 from thresher.core.documents.batch import DocumentBatch
+from thresher.core.stage_context import context_of
 from thresher.errors import UsageError
 from thresher.stages.text.columns.byte_tests import holding
 from thresher.stages.text.document_modifier import DocumentModifier
@@ -139,7 +140,7 @@ class TestTheTestOverBytes:
         with pytest.raises(ValueError, match="fail"):
             stage.process(batch_of([{"text": "a!"}, {"text": "fail!"}]))
         stage.process(batch_of([{"text": "b!!"}]))
-        assert stage.__dict__["_counts"] == {"marks": 2}
+        assert context_of(stage).noted.counts == {"marks": 2}
 
     def test_kernels_are_made_ready_before_workers_start(self) -> None:
         assert Modify(Shout()).preloads() == []

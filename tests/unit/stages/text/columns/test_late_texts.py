@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tests.unit.core.json_batches import batch_of, batch_of_lines, written
 from tests.unit.stages.text.modifiers.any_text import as_bytes
 from thresher.core.documents.batch import DocumentBatch, concat_batches
+from thresher.core.stage_context import context_of
 from thresher.stages.text.columns.late_texts import with_texts
 from thresher.stages.text.modifiers.newline_normalizer import NewlineNormalizer
 from thresher.stages.text.modifiers.pii_redactor import PiiRedactor
@@ -120,7 +121,7 @@ def test_counts_are_of_what_is_replaced_wherever_it_is_found() -> None:
     stage = Modify(PiiRedactor(kinds=["email", "ip"]))
     new = stage.process(batch_of([{"text": text} for text in texts]))
     assert new.values("text") == ["<EMAIL> <EMAIL>", "<EMAIL>", "<IP>", "<EMAIL> <IP>", "<IP>"]
-    assert stage.__dict__["_counts"] == {"replaced email": 4, "replaced ip": 3}
+    assert context_of(stage).noted.counts == {"replaced email": 4, "replaced ip": 3}
 
 
 @given(st.lists(st.lists(st.sampled_from(["www.a.b", " ", "\n", "a@b.org", "8.8.8.8", "é", '"', "x"])), max_size=6))

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from tests.unit.core.json_batches import batch_of, written
 from tests.unit.stages.text.modifiers.any_text import as_bytes
+from thresher.core.stage_context import context_of
 from thresher.errors import MissingPackageError, UsageError
 from thresher.kernels.edits.pii import KINDS, kinds_in
 from thresher.stages.text.modifiers.pii_finders import _luhn
@@ -138,7 +139,7 @@ def test_the_stage_counts_by_kind_and_leaves_other_records_as_they_came() -> Non
     batch = batch_of([{"text": "a@b.org, c@d.org, 8.8.8.8"}, {"text": "nothing: 12:30"}, {"text": 7}])
     changed = stage.process(batch)
     assert written(changed) == [{"text": "<EMAIL>, <EMAIL>, <IP>"}, {"text": "nothing: 12:30"}]
-    assert stage.__dict__["_counts"] == {"replaced email": 2, "replaced ip": 1}
+    assert context_of(stage).noted.counts == {"replaced email": 2, "replaced ip": 1}
     assert [rows.error for rows in changed._failed] == ["not-a-string"]
 
 

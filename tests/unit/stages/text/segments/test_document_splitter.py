@@ -12,7 +12,7 @@ import pytest
 from tests.unit.core.json_batches import batch_of, batch_of_lines, written
 from thresher.core.documents.batch import DocumentBatch, concat_batches
 from thresher.core.documents.records import RecordIds
-from thresher.core.tally import StageTally
+from thresher.core.stage_context import context_of
 from thresher.errors import UsageError
 from thresher.runtime.worker.settle import Outcome
 from thresher.runtime.worker.stage_call import run_stage
@@ -23,7 +23,7 @@ from thresher.stages.text.segments.document_splitter import DocumentSplitter
 def run(stage: DocumentSplitter, batch: DocumentBatch) -> Outcome:
     """What a worker makes of a batch."""
     outcome = Outcome()
-    for part in run_stage(stage, batch, StageTally(), buffered=False):
+    for part in run_stage(context_of(stage), batch, buffered=False):
         outcome.add(part)
     return outcome
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from thresher import DocumentBatch, JsonlReader
 from thresher.core.task import RawChunk, Task
-from thresher.runtime.worker.chunk_parse import parse_within_memory
+from thresher.runtime.memory.split import parse_within_memory
 from thresher.stages.io.jsonl.lines import LineChunk
 
 pytestmark = pytest.mark.usefixtures("small_heap")
