@@ -26,20 +26,10 @@ from thresher.inspect.recompute import (
     locate,
 )
 from thresher.inspect.retry_source import batch_of, may_be_retried
-from thresher.ledger.folder.checks import changed_parts
 from thresher.ledger.folder.find import output_folder, read_commits, read_run, read_units
-from thresher.ledger.folder.request import RunState
-from thresher.ledger.quarantine import (
-    RETRIED,
-    QuarantineEntry,
-    current_files,
-    latest_retries,
-    read_entries,
-    read_lines,
-    split_retry,
-    without_id,
-)
-from thresher.ledger.records import CommitRecord, OutputFile
+from thresher.ledger.folder.request import RunState, changed_parts
+from thresher.ledger.quarantine import RETRIED, QuarantineEntry, current_files, read_entries, read_lines, without_id
+from thresher.ledger.records import CommitRecord, OutputFile, latest_retries, split_retry
 from thresher.ledger.stores.store import escapes_folder, open_store
 from thresher.version import __version__
 

@@ -17,9 +17,16 @@ from thresher.errors import InputError, RefusedError, UsageError
 from thresher.inspect import audit_checks
 from thresher.ledger.folder.find import output_folder, read_commits, read_json, read_manifest, read_run, read_units
 from thresher.ledger.folder.request import RUN_FOLDER, RunState
-from thresher.ledger.journal import INBOX, damaged_lines
-from thresher.ledger.quarantine import current_files, latest_retries, read_entries
-from thresher.ledger.records import CommitRecord, ManifestLine, OutputFile, manifest_lines
+from thresher.ledger.quarantine import current_files, read_entries
+from thresher.ledger.records import (
+    INBOX,
+    CommitRecord,
+    ManifestLine,
+    OutputFile,
+    damaged_lines,
+    latest_retries,
+    manifest_lines,
+)
 from thresher.ledger.stores.store import is_temporary, open_store
 
 T = TypeVar("T")

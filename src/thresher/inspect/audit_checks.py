@@ -13,8 +13,7 @@ from typing import Any
 from thresher.core.arguments.sizes import counted
 from thresher.core.files.filesystem import is_hidden
 from thresher.core.tally import StageTally, Tally, counts_add_up
-from thresher.ledger.quarantine import split_retry
-from thresher.ledger.records import CommitRecord, ManifestLine, OutputFile, manifest_lines
+from thresher.ledger.records import CommitRecord, ManifestLine, OutputFile, manifest_lines, split_retry
 from thresher.ledger.stores.store import escapes_folder, is_temporary
 
 _COUNTS = ("read", "written", "dropped", "quarantined")
