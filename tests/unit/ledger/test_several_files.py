@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from tests.faults.injected.several_files import WRITERS, Folders, PairFiles, Pairs, digest, written
 from tests.unit.core.json_batches import batch_of_lines
 from tests.unit.ledger.runs import files_below, lines_of, request, tally_of, units
-from tests.unit.ledger.several_files import WRITERS, Folders, PairFiles, Pairs, digest, written
 from thresher.core.source import FileFacts
 from thresher.core.tally import Tally
 from thresher.core.unit import Unit

@@ -39,7 +39,8 @@ if TYPE_CHECKING:
 OLD = "old"
 _KEPT_HERE = ("lock", RUN_FILE, f"{OLD}/")
 _NOT_KEPT = ("tmp/", "parts/")
-_DATA_FILE = re.compile(r".+\.(jsonl|ndjson|json|parquet|pq)(\.(gz|gzip|zst|zstd|bz2|xz))?")
+DATA_FILE = re.compile(r".+\.(jsonl|ndjson|json|parquet|pq)(\.(gz|gzip|zst|zstd|bz2|xz))?")
+"""Names of files whose records can be counted."""
 _UNIT_FILE = re.compile(r"([^/]*-[0-9a-f]{12})-[0-9]{6,}[^/]*(/.*)?")
 
 
@@ -67,7 +68,7 @@ def foreign_names(output: Store, ours: Iterable[str] = ()) -> list[str]:
 def data_files(names: Iterable[str]) -> list[str]:
     """Return the names of data files, which `mode="overwrite"` may delete: by their format, or because a run names the
     files or the folder of a unit like this. Other folders and files are kept."""
-    return [name for name in names if _DATA_FILE.fullmatch(name) or is_unit_file(name)]
+    return [name for name in names if DATA_FILE.fullmatch(name) or is_unit_file(name)]
 
 
 def refuse_foreign(path: str, names: Sequence[str]) -> None:

@@ -346,9 +346,9 @@ def publish(store: Store, files: Sequence[StagedFile], names: Sequence[str], own
     published = {file.name for file in files}
     for name in names:
         there = [f"{name}{file}" for file in store.sizes(name)] if name.endswith("/") else [name]
-        left = [file for file in there if file not in published]
-        for file in left:
-            store.withdraw(file, owner)
+        left = [found for found in there if found not in published]
+        for found in left:
+            store.withdraw(found, owner)
         for folder in sorted({name.rstrip("/"), *_folders(left)} if name.endswith("/") else (), reverse=True):
             store.remove_empty(folder)
     for folder in sorted(_folders(published)):
