@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The open run folder of a run: it collects commits in the ledger, and closes with a manifest.
 
-A unit is committed as soon as its record is in the inbox. The driver collects the records and writes them to the ledger
-in groups, and only then removes them from the inbox, so a crash at any point loses none. A local ledger is appended to
-one file per attempt; behind a URL every group is an object of its own, created only if its number is free.
+A unit is committed as soon as its record is in the inbox. The driver writes records to the ledger in groups, and only
+then removes them from the inbox, so a crash at any point loses none.
 """
 
 from __future__ import annotations
@@ -22,15 +21,8 @@ import msgspec
 from thresher.core.files.filesystem import is_url, join, local_path
 from thresher.core.unit import Unit
 from thresher.errors import ThresherError
+from thresher.ledger.folder import output_files
 from thresher.ledger.folder.lock import RunLock
-from thresher.ledger.folder.output_files import (
-    abort_uploads,
-    clear_output,
-    remove_replaced,
-    remove_unfinished,
-    units_to_redo,
-    upload_events,
-)
 from thresher.ledger.folder.request import (
     UNITS_FILE,
     RunRequest,
@@ -54,7 +46,7 @@ from thresher.ledger.records import (
     read_inbox,
 )
 from thresher.ledger.stores.errors import writing
-from thresher.ledger.stores.store import Store, is_temporary
+from thresher.ledger.stores.store import Store, is_temporary, remove_files
 from thresher.ledger.unit_output import CommitTarget
 
 _NUMBERS_TRIED = 20
@@ -147,7 +139,7 @@ class Journal:
         """Close the file."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
-            self._descriptor = -1
+        self._descriptor = -1
 
 
 @dataclass(frozen=True)
@@ -234,7 +226,7 @@ class OpenRun:
     def redo_missing(self) -> None:
         """Remove the commits of units whose files are missing, so that they are processed again."""
         if self._records:
-            redo, missing = units_to_redo(self._records, self.target)
+            redo, missing = output_files.units_to_redo(self._records, self.target)
             for unit in redo:
                 del self._records[unit]
             if missing:
@@ -269,12 +261,12 @@ class OpenRun:
         with writing(target.output or ""):
             if folder is None:
                 if output is not None and self._request.mode == "overwrite":
-                    clear_output(output)
+                    output_files.clear_output(output)
                 return
             if folder.state.replaces is not None:
-                remove_replaced(folder.store, output, dropped, folder.state.replaces)
+                output_files.remove_replaced(folder.store, output, dropped, folder.state.replaces)
             if folder.state.clears and output is not None:
-                clear_output(output)
+                output_files.clear_output(output)
             if folder.state.replaces is not None or folder.state.clears:
                 folder.state.replaces, folder.state.clears = None, False
                 write_state(folder.store, folder.state)
@@ -298,16 +290,14 @@ class OpenRun:
             self._folder.lock.renew(self._clock())  # first, because a run that lost the lock must not write
             self._folder.journal.sync()
             self._remove_joined_parts()
-            upload_events(self._folder.store, self.target, all_of_them=False)
+            output_files.upload_events(self._folder.store, self.target, all_of_them=False)
 
     def _remove_joined_parts(self) -> None:
         joined, self._joined = self._joined, []
         if joined and self.target.parts is not None:
-            parts = self.target.store(self.target.parts)
-            for record in joined:
-                for unit in record.joined:
-                    for file in self._records[unit].outputs:
-                        parts.remove(file.path)
+            units = [unit for record in joined for unit in record.joined]
+            names = [file.path for unit in units for file in self._records[unit].outputs]
+            remove_files(self.target.store(self.target.parts), names)
 
     def join_units(self) -> list[Unit]:
         """Return the units that join parts and are not committed yet. Called when all input units are committed."""
@@ -327,11 +317,8 @@ class OpenRun:
         if self.target.schema():  # fixed by a worker or an earlier attempt
             self._schema_is_fixed = True
             return ""
-        found = min(
-            (record for record in self._records.values() if record.schema),
-            key=lambda record: record.order,
-            default=None,
-        )
+        proposals = [record for record in self._records.values() if record.schema]
+        found = min(proposals, key=lambda record: record.order, default=None)
         return "" if found is None or (first_open is not None and first_open < found.order) else found.schema
 
     def keep_schema(self, schema: str) -> None:
@@ -370,7 +357,7 @@ class OpenRun:
                 self._folder.journal.clear_temporary()
                 for folder in (self.target.output, self.target.dropped_to):
                     if folder is not None and not is_url(folder):
-                        remove_unfinished(self.target.store(folder))
+                        output_files.remove_unfinished(self.target.store(folder))
                 self._folder.store.write("manifest.jsonl", b"".join(encode(line) + b"\n" for line in lines))
                 self._folder.store.remove_tree("parts")
         elif self.target.output is not None:
@@ -394,8 +381,8 @@ class OpenRun:
         if self._folder is not None:
             with writing(self._folder.store.root):
                 self._folder.lock.renew(self._clock())
-                upload_events(self._folder.store, self.target, all_of_them=True)
-                abort_uploads(self.target)
+                output_files.upload_events(self._folder.store, self.target, all_of_them=True)
+                output_files.abort_uploads(self.target)
         shutil.rmtree(self.target.tmp, ignore_errors=True)
         if self._folder is not None:
             self._folder.journal.close()
