@@ -45,9 +45,13 @@ SHAPES = {
     "one-call": RECIPE.format(stage="", writer=""),
     "own-workers": RECIPE.format(stage=", num_workers: 1", writer=", target_file_size: 50kB, compression: gz"),
     "timed": RECIPE.format(stage=", timeout_s: 1", writer=""),
+    "two-files": RECIPE.format(stage="", writer="").replace(
+        'JsonlWriter: {path: "${output_path}"}', '{_target_: several_files.Pairs, path: "${output_path}"}'
+    ),
 }
 """Recipes: reader to writer in one call of a shared worker; or a stage with a worker of its own, whose batches cross
-shared memory, and output files that are joined from parts; or a stage whose calls have a limit."""
+shared memory, and output files that are joined from parts; or a stage whose calls have a limit; or a writer of two
+files per unit."""
 
 
 @dataclass
@@ -120,7 +124,7 @@ class Attempt:
         self.run = run
         command = [sys.executable, "-m", "thresher", "run", str(run.recipe), f"input_path={run.input}"]
         command += [f"output_path={run.output}", "--dropped-to", str(run.dropped), "--workers", "2"]
-        command += ["--trust", "fragile", *run.options]
+        command += ["--trust", "fragile", "--trust", "several_files", *run.options]
         self._log = run.folder / f"log-{len(list(run.folder.glob('log-*')))}"
         with self._log.open("wb") as log:  # a file, not a pipe: what is left behind would keep a pipe open
             self.process = subprocess.Popen(

@@ -33,6 +33,14 @@ def test_a_process_that_dies_at_a_point_of_the_commit_loses_and_repeats_nothing(
     assert run.differences().is_clean(), run.tally
 
 
+@pytest.mark.parametrize("nth", [1, 2, 3])
+def test_a_process_that_dies_between_the_files_of_a_unit_loses_and_repeats_nothing(disturb: Disturb, nth: int) -> None:
+    run = disturb("two-files", DIE_AT="after-rename", DIE_AT_NTH=str(nth), SLOW_S="0.02")
+    run.finish()
+    assert (run.folder / "markers" / f"after-rename-{nth}").exists(), "somebody died there"
+    assert run.differences().is_clean(), run.tally
+
+
 @pytest.mark.parametrize("shape", ["one-call", "own-workers"])
 @pytest.mark.parametrize("victim", ["worker", "all workers", "zygote", "driver"])
 def test_whoever_is_killed_in_the_middle_nothing_is_lost(disturb: Disturb, victim: str, shape: str) -> None:

@@ -24,9 +24,9 @@ from thresher.ledger.folder.lock import Lease, this_process
 from thresher.ledger.folder.open_run import OpenRun
 from thresher.ledger.folder.opening import open_run
 from thresher.ledger.stores import s3_store
-from thresher.ledger.stores.commit_target import CommitTarget
 from thresher.ledger.stores.s3_store import S3Store
 from thresher.ledger.stores.store import Owner, open_store
+from thresher.ledger.unit_output import CommitTarget
 
 pytestmark = pytest.mark.s3
 
@@ -38,7 +38,7 @@ IMPATIENT = {"config_kwargs": {"read_timeout": 0.5, "connect_timeout": 2, "retri
 @pytest.fixture
 def patient_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """As many tries as ever, with less time between them."""
-    monkeypatch.setattr("thresher.ledger.stores.backoff._FIRST_WAIT_S", 0.01)
+    monkeypatch.setattr("thresher.ledger.stores.errors._FIRST_WAIT_S", 0.01)
 
 
 def objects(options: dict[str, Any], bucket: str, folder: str) -> dict[str, bytes]:

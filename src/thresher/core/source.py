@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
@@ -66,31 +66,34 @@ def failed_record(
 
 
 class FileFacts(msgspec.Struct, frozen=True):
-    """What a writer says of a finished local file."""
+    """Facts of a finished local file, as its writer reports them."""
 
     nbytes: int
-    """Its size."""
+    """Size of the file."""
     records: int
-    """How many records are in it."""
+    """Number of records in the file. A record that is spread over several files is counted in one of them."""
     sha256: str
-    """Of its bytes."""
+    """SHA-256 of the file."""
     schema: str = ""
-    """Of a part whose types are left open: the schema that the run would get from it."""
+    """For a part with open types, the schema that it proposes for the run."""
     extras: dict[str, int] = {}
     """Values that fit no column and went to the column for such values, by the name of their field."""
+    suffix: str = ""
+    """What the name of the file adds to `local_path`: one of `SinkStage.suffixes()`, or a name below a folder."""
 
 
 class RecordWriter(Protocol[Records]):
-    """Writes the records of one unit to one local file. The bytes depend on records, order and settings alone."""
+    """Writes the records of one unit to local files. The bytes depend on records, order and settings alone."""
 
     def write(self, batch: Records) -> None:
         """Add the records of a batch."""
 
-    def close(self) -> FileFacts:
-        """Finish the file (the data is on disk, flushed); with no records there is no file left."""
+    def close(self) -> FileFacts | Sequence[FileFacts]:
+        """Finish the file or files and return their facts. The data is on disk, synced; without records there is no
+        file."""
 
     def abort(self) -> None:
-        """Remove what was written."""
+        """Remove what was written, also after `close`."""
 
 
 class SettledWriter(RecordWriter[Records], Protocol[Records]):

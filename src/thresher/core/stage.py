@@ -296,7 +296,8 @@ class OrderedStage(ProcessingStage[In, Out]):
 
 
 class SinkStage(ProcessingStage[In, Out]):
-    """A writer: turns the tasks of one unit, in order, into one local file; the ledger publishes it."""
+    """A writer: turns the tasks of one unit, in order, into one or more local files; the ledger publishes them
+    together."""
 
     is_sink: ClassVar[bool] = True
     path: str
@@ -310,11 +311,19 @@ class SinkStage(ProcessingStage[In, Out]):
     storage_options: dict[str, Any] | None = None
 
     def extension(self) -> str:
-        """The end of the file names, such as `.jsonl.gz`."""
+        """Return the end of the file names, such as `.jsonl.gz`; empty if `suffixes` has all of it."""
         raise TypeError(f"{type(self).__name__} must define extension()")
 
+    def suffixes(self) -> tuple[str, ...]:
+        """Return what the names of a unit's files add to its output name; one file adds nothing.
+
+        `(".tar", ".parquet")` are two files. A suffix that ends in `/` is a folder, and the writer names the files
+        in it.
+        """
+        return ("",)
+
     def open_writer(self, local_path: str) -> Any:
-        """A `RecordWriter` for one unit that writes to a local file."""
+        """Return a `RecordWriter` for one unit. It writes to `local_path`, with a suffix where there are several."""
         raise TypeError(f"{type(self).__name__} must define open_writer()")
 
     def join_parts(self, part_paths: list[str], local_path: str, schema: str = "") -> Any:

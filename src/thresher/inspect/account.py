@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
+from thresher.core.arguments.sizes import counted
 from thresher.core.files.filesystem import StorageOptions, join
 from thresher.core.planning.fingerprint import fingerprint
 from thresher.core.planning.plan import Plan
@@ -26,20 +27,11 @@ from thresher.inspect.recompute import (
     locate,
 )
 from thresher.inspect.retry_source import batch_of, may_be_retried
-from thresher.ledger.folder.checks import changed_parts
 from thresher.ledger.folder.find import output_folder, read_commits, read_run, read_units
-from thresher.ledger.folder.request import RunState
-from thresher.ledger.quarantine import (
-    RETRIED,
-    QuarantineEntry,
-    current_files,
-    latest_retries,
-    read_entries,
-    read_lines,
-    split_retry,
-    without_id,
-)
-from thresher.ledger.records import CommitRecord, OutputFile
+from thresher.ledger.folder.output_files import DATA_FILE
+from thresher.ledger.folder.request import RunState, changed_parts
+from thresher.ledger.quarantine import RETRIED, QuarantineEntry, current_files, read_entries, read_lines, without_id
+from thresher.ledger.records import CommitRecord, OutputFile, latest_retries, split_retry
 from thresher.ledger.stores.store import escapes_folder, open_store
 from thresher.version import __version__
 
@@ -268,9 +260,11 @@ def _with_location(
             number = request.find_line(path, without_id(line), request.options, is_start=True)
         if number is not None:
             return replace(end, text=f"{end.text}: {path}, line {number:,}", file=path, line=number)
-    if len(names) == 1 and _is_parquet(names[0]):
+    if names and not any(DATA_FILE.fullmatch(name) and not _is_parquet(name) for name in names):
         path = join(folder, names[0])
-        return replace(end, text=f"{end.text}: {path} (a Parquet file, not searched)", file=path)
+        what = "a Parquet file, not searched" if _is_parquet(names[0]) else "not searched"
+        others = f" and {counted(len(names) - 1, 'other file')} of its unit" if len(names) > 1 else ""
+        return replace(end, text=f"{end.text}: {path}{others} ({what})", file=path)
     where = f"in {' or '.join(names)}" if names else "in any output file of its unit"
     return replace(end, kind="unknown", text=f"would be {end.text} now, but it was not found {where}")
 

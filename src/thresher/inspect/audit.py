@@ -16,10 +16,18 @@ from thresher.core.unit import Unit
 from thresher.errors import InputError, RefusedError, UsageError
 from thresher.inspect import audit_checks
 from thresher.ledger.folder.find import output_folder, read_commits, read_json, read_manifest, read_run, read_units
+from thresher.ledger.folder.output_files import DATA_FILE
 from thresher.ledger.folder.request import RUN_FOLDER, RunState
-from thresher.ledger.journal import INBOX, damaged_lines
-from thresher.ledger.quarantine import current_files, latest_retries, read_entries
-from thresher.ledger.records import CommitRecord, ManifestLine, OutputFile, manifest_lines
+from thresher.ledger.quarantine import QUARANTINE, RecordFile, current_files, read_entries
+from thresher.ledger.records import (
+    INBOX,
+    CommitRecord,
+    ManifestLine,
+    OutputFile,
+    damaged_lines,
+    latest_retries,
+    manifest_lines,
+)
 from thresher.ledger.stores.store import is_temporary, open_store
 
 T = TypeVar("T")
@@ -154,12 +162,23 @@ def _check_quarantine(run_dir: str, options: dict[str, Any], records: Sequence[C
     damaged = []
     for unit, name in current_files(store, latest_retries(record.unit for record in records)).items():
         try:
-            counts[unit] = sum(entry.count for entry in read_entries(store, name))
+            counts[unit] = 0
+            for entry in read_entries(store, name):
+                counts[unit] += entry.count
+                if entry.record_file is not None:
+                    damaged += _record_differences(run_dir, entry.record_file, options)
         except UsageError as error:
             damaged.append(str(error))
     check = audit_checks.check_quarantine(records, counts)
     check.differences.extend(damaged)
     return check
+
+
+def _record_differences(run_dir: str, file: RecordFile, options: dict[str, Any]) -> list[str]:
+    """Compare the file of a large record with its entry."""
+    expected = OutputFile(file.path, file.bytes, 0, file.sha256)
+    meter = _FileMeter(join(run_dir, QUARANTINE), [expected], (options, lambda *_: None, lambda *_: None))
+    return audit_checks.check_files("quarantine", [expected], meter.measure).differences
 
 
 # -- files ------------------------------------------------------------------------------------------------------------
@@ -190,8 +209,8 @@ class _FileMeter:
         except (FileNotFoundError, InputError):
             return None
         sha256 = digest.hexdigest()
-        same = (nbytes, sha256) == (file.bytes, file.sha256)
-        return audit_checks.FoundFile(nbytes, sha256, self._count(path, self._options) if same else None)
+        countable = (nbytes, sha256) == (file.bytes, file.sha256) and DATA_FILE.fullmatch(file.path)
+        return audit_checks.FoundFile(nbytes, sha256, self._count(path, self._options) if countable else None)
 
 
 def _check_files(
@@ -212,7 +231,19 @@ def _check_files(
         measuring = _FileMeter(folder, expected, reading)
         found.checks.append(audit_checks.check_files(f"{what} files", expected, measuring.measure))
         known = {file.path for file in expected} | _known_to_others(folder, run_dir, what, options)
-        found.checks.append(audit_checks.check_strays(f"{what} folder", open_store(folder, options).names(), known))
+        found.checks.append(audit_checks.check_strays(f"{what} folder", _names_in(folder, known, options), known))
+
+
+def _names_in(folder: str, known: set[str], options: dict[str, Any]) -> Iterator[str]:
+    """Yield the names directly in a folder; in place of a folder that holds known files, all files below it."""
+    store = open_store(folder, options)
+    of_units = {f"{name.partition('/')[0]}/" for name in known if "/" in name}
+    below = sorted(store.sizes()) if of_units else []
+    for name in store.names():
+        if name in of_units:
+            yield from (file for file in below if file.startswith(name))
+        else:
+            yield name
 
 
 def _known_to_others(folder: str, run_dir: str, what: str, options: dict[str, Any]) -> set[str]:

@@ -13,8 +13,7 @@ from typing import Any
 from thresher.core.arguments.sizes import counted
 from thresher.core.files.filesystem import is_hidden
 from thresher.core.tally import StageTally, Tally, counts_add_up
-from thresher.ledger.quarantine import split_retry
-from thresher.ledger.records import CommitRecord, ManifestLine, OutputFile, manifest_lines
+from thresher.ledger.records import CommitRecord, ManifestLine, OutputFile, manifest_lines, split_retry
 from thresher.ledger.stores.store import escapes_folder, is_temporary
 
 _COUNTS = ("read", "written", "dropped", "quarantined")
@@ -224,7 +223,7 @@ def check_files(name: str, expected: Sequence[OutputFile], measure: Measure) -> 
             continue
         check.differences += list(_file_differences(file, found))
         nbytes += found.nbytes
-        records += found.records or 0
+        records += (found.records or 0) if file.records else 0
     check.proven = (
         f"{counted(len(expected), 'file')}, {counted(nbytes, 'byte')}, {counted(records, 'record')}: "
         "size, SHA-256 and records of each"
@@ -239,12 +238,15 @@ def _file_differences(file: OutputFile, found: FoundFile) -> Iterator[str]:
         yield f"{file.path} has {counted(found.nbytes, 'byte')}, and had {file.bytes:,} when it was committed"
     elif found.sha256 != file.sha256:
         yield f"{file.path} was changed: SHA-256 {found.sha256[:12]}…, and was {file.sha256[:12]}…"
-    elif found.records is not None and found.records != file.records:
+    elif found.records is not None and file.records and found.records != file.records:
         yield f"{file.path} holds {counted(found.records, 'record')}, and should hold {file.records:,}"
 
 
 def check_strays(name: str, there: Iterable[str], known: Iterable[str]) -> Check:
-    """Find names in a folder that belong to no run: foreign files, and leftovers of unfinished ones."""
+    """Find names in a folder that belong to no run: foreign files, and leftovers of unfinished ones.
+
+    `there` has the names directly in the folder, and the files below the folders that belong to units.
+    """
     ours = set(known)
     check = Check(name, "nothing else lies there")
     for entry in there:

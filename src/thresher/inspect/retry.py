@@ -27,19 +27,12 @@ from thresher.core.tally import Tally
 from thresher.core.unit import Unit, stream_id
 from thresher.errors import OutputRefusedError, UsageError
 from thresher.inspect.retry_source import Retried, RetrySource, may_be_retried
-from thresher.ledger.folder.checks import changed_parts
 from thresher.ledger.folder.find import read_commits, read_json, read_run, read_units
 from thresher.ledger.folder.open_run import OpenRun
 from thresher.ledger.folder.opening import open_run
-from thresher.ledger.folder.request import RunRequest
-from thresher.ledger.quarantine import (
-    archive_replaced,
-    current_files,
-    latest_retries,
-    read_entries,
-    retries_due,
-    retry_id,
-)
+from thresher.ledger.folder.request import RunRequest, changed_parts
+from thresher.ledger.quarantine import archive_replaced, current_files, read_entries, retries_due
+from thresher.ledger.records import latest_retries, retry_id
 from thresher.ledger.stores.store import open_store
 from thresher.runtime.interrupts import Interrupts
 from thresher.runtime.run import Attempt, closing_attempt, plan_facts
@@ -238,6 +231,7 @@ def _request(executor: Executor, plan: Plan, run_dir: str, output: str | None, o
         sink_path=output,
         storage_options=sink.storage_options,
         extension=sink.extension(),
+        suffixes=sink.suffixes(),
         dropped_to=options.dropped_to,
         fingerprint=fingerprint(plan.stages, __version__),
         recipe=dict(options.recipe or {}),

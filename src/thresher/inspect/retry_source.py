@@ -21,7 +21,7 @@ from thresher.core.stage import ProcessingStage, SourceStage
 from thresher.core.task import Task
 from thresher.core.unit import Unit
 from thresher.errors import InputError, RunFailedError
-from thresher.ledger.quarantine import RECORD_ID, RETRY_KEY, QuarantineEntry, quarantine_file, read_lines
+from thresher.ledger.quarantine import RECORD_ID, RETRY_KEY, QuarantineEntry, quarantine_file, read_lines, with_record
 from thresher.ledger.stores.store import open_store
 from thresher.runtime.memory.split import parse_within_memory
 from thresher.runtime.worker.count import Baggage, carrier
@@ -96,7 +96,8 @@ class RetrySource(SourceStage[RecordTask]):
         staying = Baggage()
         for line, entry in read_lines(store, quarantine_file(retried.quarantine)):
             if entry.id is None or not may_be_retried(entry, self._stage_numbers):
-                staying.quarantined.append((entry.position or 0, line))
+                record = None if entry.record_file is None else entry.line
+                staying.quarantined.append((entry.position or 0, line if record is None else with_record(line, record)))
             elif entry.is_child:
                 children.append(entry)
             else:

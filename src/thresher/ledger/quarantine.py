@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Quarantined and dropped records: their encoding as JSON lines, reading quarantine files, and the ids of retries.
+"""Quarantined and dropped records: their encoding as JSON lines, their files, and the retries of quarantined ones.
+
+A quarantined record of more than 1 MiB lies in a file of its own, `quarantine/<unit>/<line number>.bin`, which its
+entry names.
 
 The quarantined records of unit U are retried as a unit of their own, `U-retry-N`. Records that fail again are in its
 quarantine file, which replaces the previous one at the commit: so a record leaves the quarantine at the moment it
@@ -10,16 +13,21 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
+import hashlib
+import os
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from thresher.core.files.filesystem import join
+from thresher.core.source import FileFacts
 from thresher.credentials import redacted
 from thresher.errors import UsageError
-from thresher.ledger.stores.store import Store
+from thresher.ledger.records import encode_text, retry_id, split_retry
+from thresher.ledger.stores.store import Store, escapes_folder
 
 if TYPE_CHECKING:
     from thresher.core.records.record_ids import RecordIds
@@ -28,6 +36,10 @@ if TYPE_CHECKING:
 DROPPED_KEY = "_dropped"
 RETRY_KEY = "thresher.retry"
 """Key in the metadata of a retried batch; the value is a dict with `enters_at` and `attempts`."""
+_REFERENCE = b',"record_file":'
+"""Last key of an entry whose record lies in a file."""
+LARGE_BYTES = 2**20
+"""Size above which a quarantined record is kept in a file of its own."""
 
 
 def enters_at(metadata: dict[str, Any]) -> int:
@@ -38,7 +50,8 @@ def enters_at(metadata: dict[str, Any]) -> int:
 def quarantine_lines(failed: FailedRows, stage_name: str) -> list[bytes]:
     """Return one JSON line per failure: id, source, position, stage, error, message, traceback, attempts, record.
 
-    A line for more than one record, or for an unknown number (`null`), has their number under `records`.
+    A line for more than one record, or for an unknown number (`null`), has their number under `records`. A large record
+    follows its entry after a line feed; `LineFile` puts it into a file of its own.
     """
     ids = failed.record_ids
     records = failed.lines if failed.batch is None else failed.batch.json_lines()
@@ -55,9 +68,19 @@ def quarantine_lines(failed: FailedRows, stage_name: str) -> list[bytes]:
         if failed.counts and failed.counts[row] != 1:
             entry["records"] = failed.counts[row]
         entry.update(failed.extra)
+        if row < len(records) and len(records[row]) > LARGE_BYTES:
+            lines.append(with_record(encode_text(entry), records[row]))
+            continue
         entry.update(_record(bytes(records[row])) if row < len(records) else {"record": None})
         lines.append(encode_text(entry))
     return lines
+
+
+def with_record(entry: bytes, record: bytes | memoryview) -> bytes:
+    """Return the line of an entry whose record is to be kept in a file of its own; a reference to a former file is
+    removed."""
+    end = entry.rfind(_REFERENCE)
+    return b"\n".join((entry if end < 0 else entry[:end] + b"}", record))
 
 
 def _origin(ids: RecordIds | None, row: int) -> dict[str, Any]:
@@ -106,19 +129,65 @@ def _score(scores: Sequence[Any] | None, row: int) -> Any:
     return score.item() if hasattr(score, "item") else score
 
 
-def encode_text(value: Any) -> bytes:
-    """Return a Python value as JSON bytes; lone surrogates, which file names may contain, are escaped."""
-    try:
-        return msgspec.json.encode(value, enc_hook=_plain)
-    except (UnicodeEncodeError, ValueError, OverflowError):
-        import json
-
-        return json.dumps(value, default=_plain).encode("ascii")
+# -- files ------------------------------------------------------------------------------------------------------------
 
 
-def _plain(value: Any) -> Any:
-    """Convert a value that JSON cannot represent: numbers of other libraries by value, all others as text."""
-    return value.item() if hasattr(value, "item") else str(value)
+class LineFile:
+    """Lines in a local file, and the large records among them in files beside it."""
+
+    def __init__(self, path: str, unit_id: str = "") -> None:
+        """Create `<path>.jsonl`. With `unit_id`, large records become `<path>/<line number>.bin`, and entries name them
+        below a folder of that name."""
+        self.path = path
+        self._unit_id = unit_id
+        self._file = open(f"{path}.jsonl", "wb")  # noqa: SIM115  # closed by close() and abort()
+        self._hash = hashlib.sha256()
+        self._nbytes = 0
+        self._count = 0
+        self._records: list[FileFacts] = []
+        self._begun: list[str] = []
+        """Suffixes of the files of large records, including one that could not be finished."""
+
+    def add(self, lines: Sequence[bytes]) -> None:
+        """Add lines."""
+        for line in lines:
+            self._count += 1
+            end = line.find(b"\n") if self._unit_id else -1
+            text = (line if end < 0 else self._apart(line[:end], memoryview(line)[end + 1 :])) + b"\n"
+            self._file.write(text)
+            self._hash.update(text)
+            self._nbytes += len(text)
+
+    def _apart(self, entry: bytes, record: memoryview) -> bytes:
+        """Write a record to a file of its own, and return its entry with a reference to the file."""
+        name = f"/{self._count}.bin"
+        os.makedirs(self.path, exist_ok=True)
+        self._begun.append(name)
+        with open(self.path + name, "wb") as file:
+            file.write(record)
+            file.flush()
+            os.fsync(file.fileno())
+        facts = FileFacts(len(record), 0, hashlib.sha256(record).hexdigest(), suffix=name)
+        self._records.append(facts)
+        reference = {"path": f"{self._unit_id}{name}", "bytes": facts.nbytes, "sha256": facts.sha256}
+        return entry[:-1] + _REFERENCE + encode_text(reference) + b"}"
+
+    def close(self) -> list[FileFacts]:
+        """Finish the files; the records come first, so that no entry names a record that is not there."""
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._file.close()
+        return [*self._records, FileFacts(self._nbytes, self._count, self._hash.hexdigest(), suffix=".jsonl")]
+
+    def abort(self) -> None:
+        """Remove the files."""
+        with contextlib.suppress(OSError):  # what cannot be flushed any more is removed anyway
+            self._file.close()
+        for suffix in (".jsonl", *self._begun):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(f"{self.path}{suffix}")
+        with contextlib.suppress(FileNotFoundError):
+            os.rmdir(self.path)
 
 
 # -- retries ----------------------------------------------------------------------------------------------------------
@@ -127,27 +196,6 @@ def _plain(value: Any) -> Any:
 QUARANTINE = "quarantine"
 RETRIED = f"{QUARANTINE}/retried"
 """Folder for quarantine files that a retry has replaced."""
-_RETRY = re.compile(r"(.+)-retry-([1-9]\d{0,8})")
-
-
-def retry_id(unit_id: str, number: int) -> str:
-    """Return the id of the `number`-th retry of a unit; for 0, that of the unit itself."""
-    return f"{unit_id}-retry-{number}" if number else unit_id
-
-
-def split_retry(unit_id: str) -> tuple[str, int]:
-    """Return the unit of an id and the number of the retry; 0 for the unit itself."""
-    found = _RETRY.fullmatch(unit_id)
-    return (found[1], int(found[2])) if found else (unit_id, 0)
-
-
-def latest_retries(committed: Iterable[str]) -> dict[str, int]:
-    """Return the number of the last committed retry of each committed unit; 0 if there was none."""
-    latest: dict[str, int] = {}
-    for unit_id in committed:
-        unit, number = split_retry(unit_id)
-        latest[unit] = max(number, latest.get(unit, 0))
-    return latest
 
 
 def retries_due(latest: dict[str, int], to_retry: Collection[str]) -> dict[str, int]:
@@ -177,11 +225,11 @@ def current_files(store: Store, latest: dict[str, int]) -> dict[str, str]:
 
 
 def archive_replaced(store: Store, latest: dict[str, int]) -> None:
-    """Move the quarantine files aside that a committed retry has replaced."""
+    """Move the quarantine files and large records aside that a committed retry has replaced."""
     for name in store.names(QUARANTINE):
-        unit, number = split_retry(name.removesuffix(".jsonl"))
-        if name.endswith(".jsonl") and number < latest.get(unit, 0):
-            store.move(f"{QUARANTINE}/{name}", f"{RETRIED}/{name}")
+        unit, number = split_retry(name.removesuffix(".jsonl").removesuffix("/"))
+        if name.endswith((".jsonl", "/")) and number < latest.get(unit, 0):
+            store.move(f"{QUARANTINE}/{name}".rstrip("/"), f"{RETRIED}/{name}".rstrip("/"))
 
 
 # -- reading; run folders are untrusted, so only JSON of the known form is accepted -----------------------------------
@@ -191,7 +239,18 @@ RECORD_ID = re.compile(r"([0-9a-f]{12}):(r?)(\d{1,18})((?:/\d{1,9})*)")
 """Pattern of record ids: `file12:offset` or `file12:rN`, with `/k` for each generation of children."""
 
 
-class QuarantineEntry(msgspec.Struct, frozen=True):
+class RecordFile(msgspec.Struct, frozen=True):
+    """A file that holds one large record."""
+
+    path: str
+    """Name relative to the folder of the quarantine file."""
+    bytes: int
+    """Size of the file."""
+    sha256: str
+    """SHA-256 of the file."""
+
+
+class QuarantineEntry(msgspec.Struct, frozen=True, dict=True):
     """One line of a quarantine file."""
 
     id: str | None = None
@@ -214,6 +273,8 @@ class QuarantineEntry(msgspec.Struct, frozen=True):
     """The record as the stage received it."""
     record_base64: str | None = None
     """The same in Base64, if it is not valid UTF-8."""
+    record_file: RecordFile | None = None
+    """The file that holds it, if it is large."""
     records: int | None = 1
     """Number of records that the entry covers, in consecutive rows from `position` on; `None` if unknown."""
 
@@ -249,7 +310,11 @@ class QuarantineEntry(msgspec.Struct, frozen=True):
 
     @property
     def line(self) -> bytes | None:
-        """Return the stored record."""
+        """Return the stored record; `None` if there is none, or if its file is missing."""
+        if self.record_file is not None:
+            store, folder = self.__dict__.get("_read_from", (None, ""))
+            path = f"{folder}/{self.record_file.path}"
+            return None if store is None or escapes_folder(path) else store.read(path)
         if self.record_base64 is not None:
             try:
                 return base64.b64decode(self.record_base64, validate=True)
@@ -281,9 +346,11 @@ def read_lines(store: Store, name: str) -> Iterator[tuple[bytes, QuarantineEntry
         if not line:
             continue
         try:
-            yield line, _DECODER.decode(line)
+            entry = _DECODER.decode(line)
         except (msgspec.DecodeError, RecursionError) as error:
             raise UsageError(
                 f"{join(store.root, name)}, line {number}: not an entry of a quarantine file ({error}); "
                 "it was changed after the run wrote it"
             ) from None
+        entry.__dict__["_read_from"] = (store, name.rpartition("/")[0])
+        yield line, entry

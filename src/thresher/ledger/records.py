@@ -1,17 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commit records of units, and what derives from them: the manifest, and the units that join parts."""
+"""Commit records of units, the ledger that holds them (`ledger/NNNNNN.jsonl` and its inbox), and the manifest."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import msgspec
 
-from thresher.core.files.filesystem import join
 from thresher.core.tally import Tally
-from thresher.core.unit import Piece, Unit
-from thresher.ledger.quarantine import split_retry
-from thresher.ledger.stores.commit_target import JOIN_PREFIX, CommitTarget
+from thresher.ledger.stores.store import Store
+
+FOLDER = "ledger"
+INBOX = f"{FOLDER}/inbox"
+JOIN_PREFIX = "join-"
+"""Prefix of the id of a unit that joins parts, before the id of its first unit."""
+_RETRY = re.compile(r"(.+)-retry-([1-9]\d{0,8})")
 
 
 class OutputFile(msgspec.Struct, frozen=True):
@@ -43,7 +48,7 @@ class CommitRecord(msgspec.Struct, frozen=True):
     quarantined: int = 0
     """Number of quarantined records."""
     outputs: tuple[OutputFile, ...] = ()
-    """Files with its records: one, or none if no record is left."""
+    """Files with its records: those of its writer, or none if no record is left."""
     order: tuple[int, int] = (0, 0)
     """Position in the input."""
     part: bool = False
@@ -87,7 +92,87 @@ def decode_commit(line: bytes) -> CommitRecord | None:
         return None
 
 
-# -- manifest ---------------------------------------------------------------------------------------------------------
+def encode_text(value: Any) -> bytes:
+    """Return a Python value as JSON bytes; lone surrogates, which file names may contain, are escaped."""
+    try:
+        return msgspec.json.encode(value, enc_hook=_plain)
+    except (UnicodeEncodeError, ValueError, OverflowError):
+        import json
+
+        return json.dumps(value, default=_plain).encode("ascii")
+
+
+def _plain(value: Any) -> Any:
+    """Convert a value that JSON cannot represent: numbers of other libraries by value, all others as text."""
+    return value.item() if hasattr(value, "item") else str(value)
+
+
+# -- ids of units ------------------------------------------------------------------------------------------------------
+
+
+def retry_id(unit_id: str, number: int) -> str:
+    """Return the id of the `number`-th retry of a unit; for 0, that of the unit itself."""
+    return f"{unit_id}-retry-{number}" if number else unit_id
+
+
+def split_retry(unit_id: str) -> tuple[str, int]:
+    """Return the unit of an id and the number of the retry; 0 for the unit itself."""
+    found = _RETRY.fullmatch(unit_id)
+    return (found[1], int(found[2])) if found else (unit_id, 0)
+
+
+def latest_retries(committed: Iterable[str]) -> dict[str, int]:
+    """Return the number of the last committed retry of each committed unit; 0 if there was none."""
+    latest: dict[str, int] = {}
+    for unit_id in committed:
+        unit, number = split_retry(unit_id)
+        latest[unit] = max(number, latest.get(unit, 0))
+    return latest
+
+
+# -- ledger and inbox --------------------------------------------------------------------------------------------------
+
+
+def read_commits(store: Store, folder: str = FOLDER) -> dict[str, CommitRecord]:
+    """Return all commit records of the ledger by unit, without the inbox. Lines truncated by a crash are skipped."""
+    records: dict[str, CommitRecord] = {}
+    for name in store.names(folder):
+        if name.endswith(".jsonl"):
+            for line in (store.read(f"{folder}/{name}") or b"").splitlines():
+                record = decode_commit(line)
+                known = records.get(record.unit) if record is not None else None
+                # If a unit has two records, a driver of an earlier attempt wrote the older one late.
+                if record is not None and (known is None or known.attempt < record.attempt):
+                    records[record.unit] = record
+    return records
+
+
+def damaged_lines(store: Store) -> list[str]:
+    """Describe complete lines of the ledger that are not commit records; a crash can only truncate the end of a
+    file."""
+    found = []
+    for name in store.names(FOLDER):
+        if name.endswith(".jsonl"):
+            *lines, _ = (store.read(f"{FOLDER}/{name}") or b"").split(b"\n")
+            found += [
+                f"{FOLDER}/{name}, line {number}, is no record of the ledger"
+                for number, line in enumerate(lines, 1)
+                if decode_commit(line) is None
+            ]
+    return found
+
+
+def read_inbox(store: Store, run_id: str | None = None) -> dict[str, CommitRecord]:
+    """Return the commit records that no driver has collected yet, of one run or of any."""
+    records: dict[str, CommitRecord] = {}
+    for name in store.names(INBOX):
+        record = decode_commit(store.read(f"{INBOX}/{name}") or b"") if name.endswith(".json") else None
+        if record is not None and run_id in (None, record.run):
+            records[record.unit] = record
+    return records
+
+
+# -- manifest ----------------------------------------------------------------------------------------------------------
 
 
 def in_input_order(records: Iterable[CommitRecord], files: Mapping[str, int]) -> list[CommitRecord]:
@@ -108,37 +193,3 @@ def manifest_lines(records: Iterable[CommitRecord]) -> list[ManifestLine]:
         if not record.part
         for file in record.outputs
     ]
-
-
-# -- joins ------------------------------------------------------------------------------------------------------------
-
-
-def plan_joins(parts: Iterable[CommitRecord], target_bytes: int, target: CommitTarget) -> list[Unit]:
-    """Return units that join consecutive parts up to `target_bytes`. A larger part becomes a file of its own; with 0,
-    every part does.
-
-    `parts` are the commit records of all parts in input order. The pieces of a join unit are its parts: `path` is the
-    file, `relative` the id of the unit that it holds.
-    """
-    groups: list[list[CommitRecord]] = []
-    size = 0
-    for record in parts:
-        if not record.outputs:
-            continue
-        nbytes = record.outputs[0].bytes
-        if not groups or size + nbytes > target_bytes:
-            groups.append([])
-            size = 0
-        groups[-1].append(record)
-        size += nbytes
-    return [_join_unit(group, target) for group in groups]
-
-
-def _join_unit(group: list[CommitRecord], target: CommitTarget) -> Unit:
-    assert target.parts is not None, "there are parts only where files are joined"
-    first = group[0]
-    stem = first.outputs[0].path.removesuffix(f"-{first.unit}{target.extension}")
-    pieces = tuple(
-        Piece(join(target.parts, record.outputs[0].path), record.unit, record.outputs[0].bytes) for record in group
-    )
-    return Unit(JOIN_PREFIX + first.unit, first.order, pieces, stem, sum(piece.size for piece in pieces))

@@ -179,11 +179,7 @@ class Executor:
 
 def folder_problems(stages: Sequence[Stage], options: RunOptions) -> list[RefusedError]:
     """Return the conflicts between input, output and run folders that contain each other."""
-    from thresher.ledger.folder.checks import (  # imported late: planning needs nothing else of the ledger
-        check_can_be_written,
-        check_nesting,
-        check_own_folders,
-    )
+    from thresher.ledger.folder.request import check_can_be_written, check_nesting, check_own_folders
 
     problems = Problems()
     source, sink = stages[0], stages[-1]

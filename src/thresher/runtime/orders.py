@@ -12,7 +12,7 @@ from thresher.core.resources import WorkerMetadata
 from thresher.core.tally import Tally
 from thresher.core.task import Task
 from thresher.core.unit import Unit
-from thresher.ledger.stores.commit_target import CommitTarget
+from thresher.ledger.unit_output import CommitTarget
 
 
 class TaskOrder(msgspec.Struct, frozen=True, eq=False):

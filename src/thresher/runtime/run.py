@@ -21,10 +21,9 @@ from thresher.core.tally import Tally, counts_add_up, extras_text
 from thresher.core.task import EmptyTask, Task
 from thresher.core.unit import Unit
 from thresher.errors import RunFailedError, ThresherError, TooManyErrorsError
-from thresher.ledger.folder.checks import InputChangedError, changed_inputs, refuse_changed_inputs
 from thresher.ledger.folder.open_run import OpenRun
 from thresher.ledger.folder.opening import STARTS_OVER, open_run
-from thresher.ledger.folder.request import RunRequest
+from thresher.ledger.folder.request import InputChangedError, RunRequest, changed_inputs, refuse_changed_inputs
 from thresher.observe.event_log import EventLog
 from thresher.observe.metrics import Metrics, Restored
 from thresher.observe.progress import NoProgress, Progress, RunInfo, make_progress
@@ -357,6 +356,7 @@ def _request(executor: Executor, plan: Plan, options: RunOptions) -> RunRequest:
         mode=sink.mode if sink is not None else "error",
         storage_options=sink.storage_options if sink is not None else None,
         extension=sink.extension() if sink is not None else "",
+        suffixes=sink.suffixes() if sink is not None else ("",),
         dropped_to=options.dropped_to,
         fingerprint=fingerprint(plan.stages, __version__),
         recipe=dict(options.recipe or {}),

@@ -17,8 +17,7 @@ from thresher.core.task import Task, TaskPack, give_id
 from thresher.core.unit import STREAM, Unit, stream_id
 from thresher.credentials import traceback_of
 from thresher.errors import RunFailedError
-from thresher.ledger.quarantine import split_retry
-from thresher.ledger.stores.commit_target import JOIN_PREFIX
+from thresher.ledger.records import JOIN_PREFIX, split_retry
 from thresher.scheduler.events import UnitsListed
 from thresher.scheduler.model import UnitSpec
 from thresher.stage_errors import ControlSignal

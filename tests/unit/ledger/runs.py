@@ -13,8 +13,9 @@ from thresher.core.tally import StageTally, Tally
 from thresher.core.unit import Piece, Unit, unit_id
 from thresher.ledger.folder.open_run import OpenRun
 from thresher.ledger.folder.opening import RunRequest, open_run
+from thresher.ledger.parts import join
 from thresher.ledger.records import CommitRecord
-from thresher.ledger.unit_output import UnitOutput, join
+from thresher.ledger.unit_output import UnitOutput
 from thresher.stages.io.jsonl.writer import JsonlWriter
 
 FINGERPRINT = {"version": "0.1", "stages": "s", "Words.parameters": "p", "Words.code": "c"}

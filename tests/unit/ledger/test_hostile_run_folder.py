@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from thresher.errors import OutputRefusedError
-from thresher.ledger.folder.archive import remove_replaced
+from thresher.ledger.folder.output_files import remove_replaced
 from thresher.ledger.records import CommitRecord, OutputFile, encode
 from thresher.ledger.stores.store import LocalStore, escapes_folder
 

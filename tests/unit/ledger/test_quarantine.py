@@ -12,17 +12,8 @@ from hypothesis import strategies as st
 from tests.unit.core.json_batches import SOURCE, batch_of_lines
 from thresher.core.documents.batch import DocumentBatch, DroppedRows, FailedRows
 from thresher.core.documents.records import RecordIds
-from thresher.ledger.quarantine import (
-    archive_replaced,
-    current_files,
-    dropped_lines,
-    latest_retries,
-    quarantine_lines,
-    retries_due,
-    retry_id,
-    split_retry,
-)
-from thresher.ledger.records import CommitRecord, in_input_order
+from thresher.ledger.quarantine import archive_replaced, current_files, dropped_lines, quarantine_lines, retries_due
+from thresher.ledger.records import CommitRecord, in_input_order, latest_retries, retry_id, split_retry
 from thresher.ledger.stores.store import open_store
 
 

@@ -12,9 +12,9 @@ from tests.unit.ledger.runs import commit, commit_all, lines_of, request, units,
 from thresher.core.unit import unit_id
 from thresher.ledger.folder.find import read_manifest
 from thresher.ledger.folder.opening import open_run
-from thresher.ledger.records import CommitRecord, OutputFile, plan_joins
-from thresher.ledger.stores.commit_target import CommitTarget
-from thresher.ledger.unit_output import join
+from thresher.ledger.parts import join, plan_joins
+from thresher.ledger.records import CommitRecord, OutputFile
+from thresher.ledger.unit_output import CommitTarget
 from thresher.stages.io.jsonl.writer import JsonlWriter
 
 TARGET = CommitTarget("out", "out/_thresher", 1, "tmp", extension=".jsonl", parts="out/_thresher/parts")

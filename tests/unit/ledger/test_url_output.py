@@ -17,10 +17,10 @@ from thresher.core.unit import Piece, Unit
 from thresher.errors import OutputRefusedError, UsageError
 from thresher.ledger.folder.find import find_run, read_commits, read_manifest, read_units
 from thresher.ledger.folder.lock import Lease
+from thresher.ledger.folder.open_run import Journal
 from thresher.ledger.folder.opening import open_run
-from thresher.ledger.journal import Journal
-from thresher.ledger.journal import read_commits as read_journal
 from thresher.ledger.records import CommitRecord, encode
+from thresher.ledger.records import read_commits as read_journal
 from thresher.ledger.stores.s3_store import S3Store
 from thresher.ledger.stores.store import Owner, Store, open_store
 

@@ -31,7 +31,7 @@ from thresher.core.tally import Tally
 from thresher.core.task import Task
 from thresher.core.unit import Unit
 from thresher.credentials import message_of
-from thresher.ledger.stores.commit_target import JOIN_PREFIX
+from thresher.ledger.records import JOIN_PREFIX
 from thresher.runtime.cluster import Cluster, MemoryReading
 from thresher.runtime.executor import Executor, Limits
 from thresher.runtime.orders import WorkerSetup

@@ -152,4 +152,6 @@ def _entry_lines(entry: QuarantineEntry) -> list[str]:
         lines.append(f"  {shown(entry.record, _RECORD_CHARACTERS)}")
     elif entry.record_base64 is not None:
         lines.append(f"  {shown(entry.line, _RECORD_CHARACTERS)}")
+    elif entry.record_file is not None:
+        lines.append(f"  quarantine/{shown(entry.record_file.path)}, {counted(entry.record_file.bytes, 'byte')}")
     return lines

@@ -89,8 +89,8 @@ def _scores_line(report: dict[str, Any]) -> str:
 def _recipe(arguments: argparse.Namespace) -> tuple[str, Recipe]:
     """Return the run folder, and the recipe of its run with the new thresholds and the new output."""
     from thresher.core.recipes.recipe import load_recipe
-    from thresher.ledger.folder.checks import refuse_own_output
     from thresher.ledger.folder.find import find_run
+    from thresher.ledger.folder.request import refuse_own_output
     from thresher.ledger.stores.store import open_store
 
     run_dir = find_run(arguments.run)
@@ -172,8 +172,8 @@ def _refuse_order(plan: Plan, settings: list[str]) -> None:
 
 def _refuse_changed_input(plan: Plan, run_dir: str) -> None:
     """Refuse changed input: scores belong to records by their position in the input."""
-    from thresher.ledger.folder.checks import changed_inputs
     from thresher.ledger.folder.find import read_units
+    from thresher.ledger.folder.request import changed_inputs
 
     previous = read_units(run_dir)
     if not previous:

@@ -14,11 +14,10 @@ from thresher.core.unit import Unit
 from thresher.credentials import message_of
 from thresher.errors import DamagedRunError, UsageError, nearest
 from thresher.ledger.folder.request import RUN_FILE, RUN_FOLDER, RUNS_FOLDER, RunState, read_state
-from thresher.ledger.journal import FOLDER as LEDGER
-from thresher.ledger.journal import read_commits as _read_commits
-from thresher.ledger.journal import read_inbox
-from thresher.ledger.quarantine import QuarantineEntry, current_files, latest_retries, read_entries
-from thresher.ledger.records import CommitRecord, ManifestLine, in_input_order
+from thresher.ledger.quarantine import QuarantineEntry, current_files, read_entries
+from thresher.ledger.records import FOLDER as LEDGER
+from thresher.ledger.records import CommitRecord, ManifestLine, in_input_order, latest_retries, read_inbox
+from thresher.ledger.records import read_commits as _read_commits
 from thresher.ledger.stores.store import open_store
 
 T = TypeVar("T")

@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The open run folder of a run: it collects commits, and closes with a manifest."""
+"""The open run folder of a run: it collects commits in the ledger, and closes with a manifest.
+
+A unit is committed as soon as its record is in the inbox. The driver writes records to the ledger in groups, and only
+then removes them from the inbox, so a crash at any point loses none.
+"""
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
+import errno
 import os
 import shutil
 import time
@@ -14,23 +18,128 @@ from typing import Any, BinaryIO
 
 import msgspec
 
-from thresher.core.files.filesystem import is_url, join
+from thresher.core.files.filesystem import is_url, join, local_path
 from thresher.core.unit import Unit
 from thresher.errors import ThresherError
-from thresher.ledger.folder.archive import clear_output, remove_replaced, remove_unfinished
-from thresher.ledger.folder.checks import first_few, units_to_redo
+from thresher.ledger.folder import output_files
 from thresher.ledger.folder.lock import RunLock
-from thresher.ledger.folder.request import RUN_FILE, UNITS_FILE, RunRequest, RunState, timestamp
-from thresher.ledger.folder.stored_text import without_passwords
-from thresher.ledger.journal import Journal
-from thresher.ledger.quarantine import encode_text
-from thresher.ledger.records import CommitRecord, encode, in_input_order, manifest_lines, plan_joins
-from thresher.ledger.stores.commit_target import CommitTarget, is_unit_file
-from thresher.ledger.stores.store import Owner, Store, writing
+from thresher.ledger.folder.request import (
+    UNITS_FILE,
+    RunRequest,
+    RunState,
+    first_few,
+    timestamp,
+    without_passwords,
+    write_state,
+)
+from thresher.ledger.parts import plan_joins
+from thresher.ledger.records import (
+    FOLDER,
+    INBOX,
+    CommitRecord,
+    decode_commit,
+    encode,
+    encode_text,
+    in_input_order,
+    manifest_lines,
+    read_commits,
+    read_inbox,
+)
+from thresher.ledger.stores.errors import writing
+from thresher.ledger.stores.store import Store, is_temporary, remove_files
+from thresher.ledger.unit_output import CommitTarget
+
+_NUMBERS_TRIED = 20
 
 
-def _order(record: CommitRecord) -> tuple[int, int]:
-    return record.order
+class Journal:
+    """The open ledger of a run."""
+
+    def __init__(self, store: Store, folders: Sequence[Store], run_id: str = "") -> None:
+        """Open the ledger. `folders` hold the committed files; they are synced before a record is written."""
+        self._store = store
+        self._run_id = run_id
+        self._folders = folders
+        self._pending: list[CommitRecord] = []
+        self._surplus: list[str] = []
+        """Units in the inbox that are already in the ledger."""
+        self._descriptor = -1
+        self.committed = read_commits(store)
+
+    def recover(self) -> None:
+        """Collect the records that an earlier attempt left in the inbox, and remove truncated ones."""
+        found = read_inbox(self._store, self._run_id)
+        for record in found.values():
+            self.add(record)
+        self.sync()
+        for name in self._store.names(INBOX):
+            if is_temporary(name) or name.removesuffix(".json") not in found:
+                self._store.remove(f"{INBOX}/{name}")
+
+    def add(self, record: CommitRecord) -> CommitRecord:
+        """Add a record and return the one that counts, which is the first of the unit."""
+        known = self.committed.setdefault(record.unit, record)
+        if known is record:
+            self._pending.append(record)
+        else:
+            self._surplus.append(record.unit)
+        return known
+
+    def add_from_inbox(self, unit_id: str) -> CommitRecord:
+        """Add the record that a worker put into the inbox."""
+        known = self.committed.get(unit_id)
+        if known is not None:
+            return known
+        record = decode_commit(self._store.read(f"{INBOX}/{unit_id}.json") or b"")
+        assert record is not None, f"unit {unit_id} was reported as committed, but its record is not in the inbox"
+        return self.add(record)
+
+    def sync(self) -> None:
+        """Write all new records to disk, then remove them from the inbox."""
+        if self._pending:
+            for folder in self._folders:
+                folder.sync()
+            self._append(b"".join(encode(record) + b"\n" for record in self._pending))
+        done = {f"{unit}.json" for unit in (*(record.unit for record in self._pending), *self._surplus)}
+        for name in done.intersection(self._store.names(INBOX)) if done else ():
+            self._store.remove(f"{INBOX}/{name}")
+        self._pending, self._surplus = [], []
+
+    def _append(self, lines: bytes) -> None:
+        if is_url(self._store.root):  # objects cannot be appended to: every group is a new one
+            # A driver of an earlier attempt may still take a number; then try the next one.
+            if not any(self._store.create(self._next_name(), lines) for _ in range(_NUMBERS_TRIED)):
+                raise OSError(errno.EEXIST, "another driver writes to this ledger", f"{self._store.root}/{FOLDER}")
+            return
+        if self._descriptor < 0:
+            path = os.path.join(local_path(self._store.root), self._next_name())
+            self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+            self._store.sync(FOLDER)
+        size = os.fstat(self._descriptor).st_size
+        view = memoryview(lines)
+        try:
+            while view:
+                view = view[os.write(self._descriptor, view) :]
+        except OSError:  # a partial line would corrupt the next one
+            os.ftruncate(self._descriptor, size)
+            raise
+        os.fsync(self._descriptor)
+
+    def _next_name(self) -> str:
+        stems = [name.removesuffix(".jsonl") for name in self._store.names(FOLDER)]
+        return f"{FOLDER}/{max((int(stem) for stem in stems if stem.isdigit()), default=0) + 1:06d}.jsonl"
+
+    def clear_temporary(self) -> None:
+        """Remove the incomplete files of killed workers from the inbox. Called when no worker is left."""
+        for name in self._store.names(INBOX):
+            if is_temporary(name):
+                self._store.remove(f"{INBOX}/{name}")
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+        self._descriptor = -1
 
 
 @dataclass(frozen=True)
@@ -117,7 +226,7 @@ class OpenRun:
     def redo_missing(self) -> None:
         """Remove the commits of units whose files are missing, so that they are processed again."""
         if self._records:
-            redo, missing = units_to_redo(self._records, self.target)
+            redo, missing = output_files.units_to_redo(self._records, self.target)
             for unit in redo:
                 del self._records[unit]
             if missing:
@@ -152,15 +261,15 @@ class OpenRun:
         with writing(target.output or ""):
             if folder is None:
                 if output is not None and self._request.mode == "overwrite":
-                    clear_output(output)
+                    output_files.clear_output(output)
                 return
             if folder.state.replaces is not None:
-                remove_replaced(folder.store, output, dropped, folder.state.replaces)
+                output_files.remove_replaced(folder.store, output, dropped, folder.state.replaces)
             if folder.state.clears and output is not None:
-                clear_output(output)
+                output_files.clear_output(output)
             if folder.state.replaces is not None or folder.state.clears:
                 folder.state.replaces, folder.state.clears = None, False
-                self._write_state()
+                write_state(folder.store, folder.state)
 
     def fold(self, unit_id: str, record: CommitRecord | None = None) -> CommitRecord:
         """Add a committed unit to the ledger; without `record`, read it from the inbox."""
@@ -181,16 +290,14 @@ class OpenRun:
             self._folder.lock.renew(self._clock())  # first, because a run that lost the lock must not write
             self._folder.journal.sync()
             self._remove_joined_parts()
-            self._upload_events(all_of_them=False)
+            output_files.upload_events(self._folder.store, self.target, all_of_them=False)
 
     def _remove_joined_parts(self) -> None:
         joined, self._joined = self._joined, []
         if joined and self.target.parts is not None:
-            parts = self.target.store(self.target.parts)
-            for record in joined:
-                for unit in record.joined:
-                    for file in self._records[unit].outputs:
-                        parts.remove(file.path)
+            units = [unit for record in joined for unit in record.joined]
+            names = [file.path for unit in units for file in self._records[unit].outputs]
+            remove_files(self.target.store(self.target.parts), names)
 
     def join_units(self) -> list[Unit]:
         """Return the units that join parts and are not committed yet. Called when all input units are committed."""
@@ -210,7 +317,8 @@ class OpenRun:
         if self.target.schema():  # fixed by a worker or an earlier attempt
             self._schema_is_fixed = True
             return ""
-        found = min((record for record in self._records.values() if record.schema), key=_order, default=None)
+        proposals = [record for record in self._records.values() if record.schema]
+        found = min(proposals, key=lambda record: record.order, default=None)
         return "" if found is None or (first_open is not None and first_open < found.order) else found.schema
 
     def keep_schema(self, schema: str) -> None:
@@ -249,7 +357,7 @@ class OpenRun:
                 self._folder.journal.clear_temporary()
                 for folder in (self.target.output, self.target.dropped_to):
                     if folder is not None and not is_url(folder):
-                        remove_unfinished(self.target.store(folder))
+                        output_files.remove_unfinished(self.target.store(folder))
                 self._folder.store.write("manifest.jsonl", b"".join(encode(line) + b"\n" for line in lines))
                 self._folder.store.remove_tree("parts")
         elif self.target.output is not None:
@@ -273,8 +381,8 @@ class OpenRun:
         if self._folder is not None:
             with writing(self._folder.store.root):
                 self._folder.lock.renew(self._clock())
-                self._upload_events(all_of_them=True)
-                abort_uploads(self.target)
+                output_files.upload_events(self._folder.store, self.target, all_of_them=True)
+                output_files.abort_uploads(self.target)
         shutil.rmtree(self.target.tmp, ignore_errors=True)
         if self._folder is not None:
             self._folder.journal.close()
@@ -282,42 +390,10 @@ class OpenRun:
                 self._folder.store.remove_tree("tmp")
                 last = self._folder.state.attempts[-1]
                 last.end, last.status, last.exit_code, last.tmp = timestamp(), status, exit_code, None
-                self._write_state()
+                write_state(self._folder.store, self._folder.state)
         self._release()
 
     def _release(self) -> None:
         if self._folder is not None and not self._closed:
             self._folder.lock.release()
         self._closed = True
-
-    def _upload_events(self, all_of_them: bool) -> None:
-        """Upload the complete segments of the event log, each as an object that is created once."""
-        assert self._folder is not None
-        if is_url(self._folder.store.root):
-            name = f"events/{self.attempt:03d}"
-            local = os.path.join(self.target.tmp, name)
-            segments = sorted(os.listdir(local)) if os.path.isdir(local) else []
-            for file in segments if all_of_them else segments[:-1]:
-                path = os.path.join(local, file)
-                owner = Owner(self.run_id, self.attempt, _sha256(path))
-                self._folder.store.put(path, f"{name}/{file}", owner)
-
-    def _write_state(self) -> None:
-        assert self._folder is not None
-        self._folder.store.write(RUN_FILE, msgspec.json.format(encode(self._folder.state), indent=2) + b"\n")
-
-
-def abort_uploads(target: CommitTarget) -> None:
-    """Abort the unfinished uploads of killed workers of this run."""
-    for folder in (target.output, target.dropped_to):
-        if folder is not None and is_url(folder):
-            with writing(folder):
-                target.store(folder).abort_uploads(lambda name: is_unit_file(name, target.prefix))
-    if target.run_dir is not None and is_url(target.run_dir):
-        with writing(target.run_dir):
-            target.store(target.run_dir).abort_uploads(lambda name: True)
-
-
-def _sha256(path: str) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,42 +1,54 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Open a run: choose and lock its folder, and resume or start over. A refused run leaves no trace."""
+"""Open a run: choose and lock its folder, resume or start over, and store its plan and recipe. A refused run leaves no
+trace."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import msgspec
 
 from thresher.core.files.filesystem import is_url, join
+from thresher.credentials import has_credentials, without_credentials
 from thresher.errors import OutputRefusedError, UsageError
-from thresher.ledger.folder import checks
-from thresher.ledger.folder.archive import archive, remove_unfinished
 from thresher.ledger.folder.lock import Lease, RunLock, process_exists, take_lock, this_process
-from thresher.ledger.folder.open_run import OpenRun, RunFolder, abort_uploads
+from thresher.ledger.folder.open_run import Journal, OpenRun, RunFolder
+from thresher.ledger.folder.output_files import (
+    abort_uploads,
+    archive,
+    foreign_names,
+    refuse_foreign,
+    remove_unfinished,
+)
 from thresher.ledger.folder.request import (
     RUN_FILE,
     Attempt,
     RunRequest,
     RunState,
     absolute_folder,
+    changed_options,
+    changed_parts,
     new_run_id,
     read_state,
+    refuse_changed,
+    refuse_changed_options,
     run_folder,
     timestamp,
+    write_state,
 )
-from thresher.ledger.folder.stored_text import masked, refuse_password, yaml_text
-from thresher.ledger.journal import INBOX, Journal, read_commits, read_inbox
-from thresher.ledger.quarantine import encode_text
-from thresher.ledger.records import encode
-from thresher.ledger.stores.commit_target import CommitTarget
-from thresher.ledger.stores.store import Store, making, open_store, remove_listed, writing
+from thresher.ledger.records import INBOX, encode_text, read_commits, read_inbox
+from thresher.ledger.stores.errors import making, writing
+from thresher.ledger.stores.store import Store, open_store, remove_listed
+from thresher.ledger.unit_output import CommitTarget
 from thresher.version import __version__
 
 __all__ = ["OpenRun", "RunRequest", "open_run"]
@@ -46,6 +58,11 @@ SINGLE_WRITER = (
     "the same time: start one at a time"
 )
 STARTS_OVER = "starting over, since nothing had been written so far and something changed: {}"
+_SECRET = re.compile(r"key|secret|token|password|passwd|credential|sas|connection_string", re.IGNORECASE)
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_UNPRINTABLE = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
+_HIDDEN = "***"
+_RESERVED = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n"})
 _SCRATCH = ".thresher-"
 """Prefix of the folder for unfinished files in an output folder, if there is no local run folder."""
 
@@ -80,18 +97,33 @@ def _require_roots(request: RunRequest) -> None:
             open_store(url, request.options).require_root()
 
 
+def refuse_password(url: str | None) -> None:
+    """Refuse a URL with credentials for a folder that has no storage options of its own."""
+    if url is not None and is_url(url) and has_credentials(url):
+        raise UsageError(
+            f"{without_credentials(url)}: the URL holds a password or a key, which would be shown; "
+            "give it in the storage_options of the writer"
+        )
+
+
 def _commit_target(request: RunRequest, run_id: str) -> CommitTarget:
     """Return the commit folders as far as they are known before anything is read."""
     output = None if request.sink_path is None else absolute_folder(request.sink_path)
     dropped_to = None if request.dropped_to is None else absolute_folder(request.dropped_to)
     if output is not None and output == dropped_to:
         raise UsageError(f"dropped_to: {request.dropped_to!r} is the output folder itself; give another folder")
+    if _has_parts(request) and request.suffixes != ("",):
+        raise UsageError(
+            f"{request.sink_path}: a writer of several files per unit cannot have them joined, nor a schema that is "
+            "settled during the run; leave out target_file_size"
+        )
     return CommitTarget(
         output=output,
         run_dir=run_folder(request, run_id) if request.ledger else None,
         attempt=1,
         tmp="",
         extension=request.extension,
+        suffixes=tuple(request.suffixes),
         prefix=f"{request.digest[:8]}-" if request.mode == "append" else "",
         dropped_to=dropped_to,
         storage_options=request.options,
@@ -102,7 +134,7 @@ def _commit_target(request: RunRequest, run_id: str) -> CommitTarget:
 
 def _refuse_foreign(request: RunRequest, output: Store | None) -> None:
     if output is not None and request.mode == "error":
-        checks.refuse_foreign(output.root, checks.foreign_names(output))
+        refuse_foreign(output.root, foreign_names(output))
 
 
 # -- with a run folder ------------------------------------------------------------------------------------------------
@@ -123,7 +155,7 @@ def _open_locked(request: RunRequest, target: CommitTarget, store: Store, held: 
     state.attempts.append(
         Attempt(target.attempt, request.executor, host, os.getpid(), timestamp(), tmp=None if inside else target.tmp)
     )
-    _write_state(store, state)
+    write_state(store, state)
     if request.plan is not None:
         store.write("plan.json", msgspec.json.format(encode_text(masked(request.plan)), indent=2) + b"\n")
     if request.recipe is not None:
@@ -158,7 +190,7 @@ def _state(request: RunRequest, target: CommitTarget, store: Store, run_id: str,
             notices.append(f"dropped records of the run that is replaced stay in {found.dropped_to}")
         new.replaces = archive(store, found)
         state = new
-        _write_state(store, state)
+        write_state(store, state)
     else:
         state = found
         state.fingerprint, state.fingerprint_parts = new.fingerprint, new.fingerprint_parts
@@ -183,8 +215,8 @@ def _resumes(request: RunRequest, target: CommitTarget, store: Store, found: Run
             f"{target.run_dir} belongs to a run that writes to {found.output or 'no folder'}, and this one writes to "
             f"{target.output}. Give another run folder, or --fresh (fresh=True) to start over"
         )
-    changes = checks.changed_parts(found.fingerprint_parts, request.fingerprint)
-    options = checks.changed_options(found, target.dropped_to, request.keep_scores)
+    changes = changed_parts(found.fingerprint_parts, request.fingerprint)
+    options = changed_options(found, target.dropped_to, request.keep_scores)
     if request.accept_changes:
         notices += [f"{text}; what is done stays as it is" for text in options]
         return True
@@ -193,15 +225,11 @@ def _resumes(request: RunRequest, target: CommitTarget, store: Store, found: Run
     done = {**read_inbox(store, found.run_id), **read_commits(store)}
     if any(record.outputs or record.dropped_outputs for record in done.values()):
         if found.fingerprint != request.digest:
-            checks.refuse_changed(str(target.run_dir), changes)
-        checks.refuse_changed_options(str(target.run_dir), options)
+            refuse_changed(str(target.run_dir), changes)
+        refuse_changed_options(str(target.run_dir), options)
     if done:
         notices.append(STARTS_OVER.format("; ".join((*changes, *options))))
     return not done and found.fingerprint == request.digest
-
-
-def _write_state(store: Store, state: RunState) -> None:
-    store.write(RUN_FILE, msgspec.json.format(encode(state), indent=2) + b"\n")
 
 
 def _with_folders(request: RunRequest, target: CommitTarget, run_id: str) -> CommitTarget:
@@ -275,3 +303,54 @@ def _remove_stale_scratch(folder: str) -> None:
         if name.startswith(_SCRATCH) and pid.isdigit() and not process_exists(int(pid)):
             with contextlib.suppress(OSError):
                 shutil.rmtree(os.path.join(folder, name))
+
+
+# -- text of the plan and the recipe; the driver needs no YAML library -------------------------------------------------
+
+
+def masked(value: Any, inside_options: bool = False) -> Any:
+    """Return `value` with the secrets in all `storage_options` replaced by `***`."""
+    if isinstance(value, Mapping):
+        return {
+            key: _HIDDEN
+            if inside_options and _SECRET.search(str(key)) and not isinstance(item, Mapping)
+            else masked(item, inside_options or key == "storage_options")
+            for key, item in value.items()
+        }
+    if isinstance(value, list | tuple):
+        return [masked(item, inside_options) for item in value]
+    return value
+
+
+def yaml_text(value: Any) -> str:
+    """Return plain data as block YAML; scalars are written as JSON, which every YAML reader accepts."""
+    return "\n".join(_lines(value)) + "\n"
+
+
+def _lines(value: Any) -> list[str]:
+    if isinstance(value, Mapping) and value:
+        return [line for key, item in value.items() for line in _entry(f"{_key(key)}:", item)]
+    if isinstance(value, list | tuple) and value:
+        return [line for item in value for line in _item(item)]
+    return [_scalar(value)]
+
+
+def _entry(head: str, item: Any) -> list[str]:
+    if isinstance(item, Mapping | list | tuple) and item:
+        return [head, *("  " + line for line in _lines(item))]
+    return [f"{head} {_scalar(item)}"]
+
+
+def _item(item: Any) -> list[str]:
+    first, *rest = _lines(item)
+    return [f"- {first}", *("  " + line for line in rest)]
+
+
+def _key(key: Any) -> str:
+    text = str(key)
+    return text if _PLAIN.fullmatch(text) and text.lower() not in _RESERVED else _scalar(text)
+
+
+def _scalar(value: Any) -> str:
+    """Return JSON, with the few characters escaped that YAML does not allow or treats as a line end."""
+    return _UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", encode_text(value).decode("utf-8"))

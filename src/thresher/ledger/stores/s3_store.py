@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from email.utils import parsedate_to_datetime
 from typing import Any, NamedTuple
 
-from thresher.ledger.stores.backoff import as_os_error, backoff_waits, classify
+from thresher.ledger.stores.errors import as_os_error, backoff_waits, classify
 from thresher.ledger.stores.store import Owner, VersionedFile
 from thresher.ledger.stores.url_store import UrlStore, foreign_object
 

@@ -12,12 +12,12 @@ import errno
 import hashlib
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from thresher.core.files.filesystem import is_url, local_path
-from thresher.errors import DamagedRunError, OutputRefusedError, RunFailedError, ThresherError, UsageError
+from thresher.errors import DamagedRunError, OutputRefusedError
 
 _TEMPORARY = ".thresher-tmp"
 _S3 = ("s3://", "s3a://")
@@ -84,7 +84,7 @@ class Store(Protocol):
         """Return the names of files and folders directly in a folder, sorted; folders end in a slash."""
 
     def sizes(self, folder: str = "") -> dict[str, int]:
-        """Return the bytes of each file directly in a folder."""
+        """Return the bytes of each file below a folder, by its name relative to the folder."""
 
     def exists(self, name: str) -> bool:
         """Return True if there is such a file."""
@@ -102,6 +102,9 @@ class Store(Protocol):
         """Remove a file that the owner's attempt or an earlier one of its run put, because this attempt has no output
         for it."""
 
+    def remove_empty(self, folder: str) -> None:
+        """Remove a folder if there is nothing in it."""
+
     def remove_tree(self, folder: str) -> None:
         """Remove a folder with its content if it exists."""
 
@@ -118,6 +121,8 @@ class Store(Protocol):
 def open_store(root: str, storage_options: dict[str, Any] | None = None, conditional: bool = True) -> Store:
     """Return the store of the folder `root`, which need not exist. `conditional` is False if conditional puts are known
     not to work."""
+    if ":" not in root:
+        return LocalStore(root)
     if root.startswith(_S3):
         from thresher.ledger.stores.s3_store import S3Store
 
@@ -214,7 +219,9 @@ class LocalStore:
         path = self._path(name)
         try:
             os.replace(source, path)
-        except FileNotFoundError:  # the folder is missing, or a newer attempt removed `source`
+        except FileNotFoundError:
+            if not os.path.exists(source):  # a newer attempt removed it
+                raise
             os.makedirs(os.path.dirname(path), exist_ok=True)
             os.replace(source, path)
         except OSError as error:
@@ -246,12 +253,10 @@ class LocalStore:
             return []
 
     def sizes(self, folder: str = "") -> dict[str, int]:
-        """Return the bytes of each file directly in a folder."""
-        try:
-            with os.scandir(self._path(folder)) as entries:
-                return {entry.name: entry.stat().st_size for entry in entries if entry.is_file()}
-        except (FileNotFoundError, NotADirectoryError):
-            return {}
+        """Return the bytes of each file below a folder."""
+        root = os.path.join(self._path(folder), "")
+        paths = [os.path.join(place, name) for place, _, names in os.walk(root) for name in names]
+        return {path.removeprefix(root): os.stat(path).st_size for path in paths if os.path.isfile(path)}
 
     def exists(self, name: str) -> bool:
         """Return True if there is such a file."""
@@ -272,6 +277,11 @@ class LocalStore:
     def withdraw(self, name: str, owner: Owner) -> None:
         """Remove a file. The owner cannot be checked here: the caller knows that no newer attempt has begun."""
         self.remove(name)
+
+    def remove_empty(self, folder: str) -> None:
+        """Remove a folder if there is nothing in it."""
+        with contextlib.suppress(OSError):  # it is not empty, or does not exist
+            os.rmdir(self._path(folder))
 
     def remove_tree(self, folder: str) -> None:
         """Rename, then remove, so that the folder disappears at once for concurrent writers."""
@@ -315,6 +325,59 @@ def _write_new(path: str, data: bytes, *, sync: bool) -> None:
         raise
 
 
+class StagedFile(NamedTuple):
+    """A finished local file that is to be published."""
+
+    path: str
+    """Local path."""
+    name: str
+    """Name in the store."""
+    sha256: str
+    """SHA-256 of the file."""
+
+
+def publish(store: Store, files: Sequence[StagedFile], names: Sequence[str], owner: Owner) -> None:
+    """Move the files of a unit here, and remove what an earlier try of the unit left under its other names.
+
+    `names` are all names that files of the unit may have; one that ends in `/` is a folder of files.
+    """
+    for file in files:
+        store.put(file.path, file.name, owner._replace(sha256=file.sha256))
+    published = {file.name for file in files}
+    for name in names:
+        there = [f"{name}{file}" for file in store.sizes(name)] if name.endswith("/") else [name]
+        left = [found for found in there if found not in published]
+        for found in left:
+            store.withdraw(found, owner)
+        for folder in sorted({name.rstrip("/"), *_folders(left)} if name.endswith("/") else (), reverse=True):
+            store.remove_empty(folder)
+    for folder in sorted(_folders(published)):
+        store.sync(folder)
+
+
+def _folders(names: Iterable[str]) -> set[str]:
+    """Return all folders on the way to files."""
+    split = [name.split("/") for name in names]
+    return {"/".join(parts[:end]) for parts in split for end in range(1, len(parts))}
+
+
+def remove_files(store: Store, names: Iterable[str]) -> None:
+    """Remove files of units, and the folders that are empty then."""
+    names = list(names)
+    for name in names:
+        store.remove(name)
+    for folder in sorted(_folders(names), reverse=True):
+        store.remove_empty(folder)
+
+
+def remove_emptied(paths: Iterable[str], below: str) -> None:
+    """Remove the local folders between `below` and files that were moved away. A folder that holds anything stays."""
+    folders = {folder for folder in _folders(paths) if folder.startswith(os.path.join(below, ""))}
+    for folder in sorted(folders, reverse=True):
+        with contextlib.suppress(OSError):  # it is not empty
+            os.rmdir(folder)
+
+
 def remove_listed(store: Store, name: str) -> None:
     """Remove a file or folder, given its name as returned by `names`."""
     if name.endswith("/"):
@@ -326,57 +389,3 @@ def remove_listed(store: Store, name: str) -> None:
 def is_temporary(name: str) -> bool:
     """Return True for a file that is being written before its rename, or a folder that is being removed."""
     return name.rstrip("/").endswith(_TEMPORARY)
-
-
-# -- errors -----------------------------------------------------------------------------------------------------------
-
-
-_FULL = {errno.ENOSPC, errno.EDQUOT}
-_TRANSIENT = {*_FULL, errno.EFBIG, errno.EIO, errno.ESTALE}
-"""Errors that may be gone at the next attempt."""
-_FORBIDDEN = {errno.EACCES, errno.EPERM, errno.EROFS}
-
-
-def storage_error(error: OSError, path: str) -> ThresherError:
-    """Return the error to raise when `path` cannot be written."""
-    path = str(error.filename or path)
-    if error.errno == errno.EFBIG:
-        return RunFailedError(
-            f"{path}: cannot write, the file is larger than is allowed here (ulimit -f). What is committed stays; "
-            "raise the limit and run the same command again to go on"
-        )
-    if error.errno in _FULL:
-        what = "the disk quota is used up" if error.errno == errno.EDQUOT else "the disk is full"
-        return RunFailedError(
-            f"{path}: cannot write, {what}. What is committed stays; make room and run the same command again to go on"
-        )
-    if error.errno in _FORBIDDEN:
-        reason = "the file system is read-only" if error.errno == errno.EROFS else "permission denied"
-        return OutputRefusedError(f"{path}: cannot write, {reason}. Choose another folder or change its permissions")
-    if error.errno in (errno.ENOTDIR, errno.EEXIST):
-        return OutputRefusedError(f"{path}: cannot make a folder, a file is in the way. Choose another folder")
-    reason = error.strerror or str(error) or type(error).__name__
-    return RunFailedError(f"{path}: cannot write: {reason}. What is committed stays; the same command goes on")
-
-
-@contextlib.contextmanager
-def writing(path: str) -> Iterator[None]:
-    """Turn an `OSError` into a Thresher error while `path` is written."""
-    try:
-        yield
-    except OSError as error:
-        raise storage_error(error, path) from error
-
-
-@contextlib.contextmanager
-def making(folder: str) -> Iterator[None]:
-    """Turn an `OSError` into a Thresher error while a folder is created before a run."""
-    try:
-        with writing(folder):
-            yield
-    except RunFailedError as failed:
-        error = failed.__cause__
-        if not isinstance(error, OSError) or error.errno in _TRANSIENT:
-            raise
-        path = error.filename or folder
-        raise UsageError(f"{path}: cannot make a folder: {error.strerror or error}. Choose another folder") from error

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from thresher.core.files.filesystem import url_filesystem
 from thresher.core.files.url_errors import any_refusal, is_unreachable
 from thresher.errors import OutputRefusedError, ThresherError, UsageError
-from thresher.ledger.stores.backoff import classify, with_backoff
+from thresher.ledger.stores.errors import classify, with_backoff
 from thresher.ledger.stores.store import Owner, VersionedFile, inside
 
 T = TypeVar("T")
@@ -79,8 +79,15 @@ class UrlStore:
         )
 
     def sizes(self, folder: str = "") -> dict[str, int]:
-        """Return the bytes of each object directly in a folder."""
-        return {name: int(entry["size"]) for name, entry in self._entries(folder).items() if entry["type"] == "file"}
+        """Return the bytes of each object below a folder."""
+        root = self._path(folder).rstrip("/") + "/"
+        self._fs.invalidate_cache(root.rstrip("/"))
+        try:
+            found = self._call(self._fs.find, root.rstrip("/"), detail=True)
+        except FileNotFoundError:
+            return {}
+        files = {str(name): entry for name, entry in found.items() if entry["type"] == "file"}
+        return {name.removeprefix(root): int(files[name]["size"]) for name in files if name.startswith(root)}
 
     def _entries(self, folder: str) -> dict[str, Any]:
         path = self._path(folder).rstrip("/")
@@ -224,6 +231,9 @@ class UrlStore:
     def withdraw(self, name: str, owner: Owner) -> None:
         """Remove an object; its owner is unknown here."""
         self.remove(name)
+
+    def remove_empty(self, folder: str) -> None:
+        """Do nothing: folders are parts of names."""
 
     def remove_tree(self, folder: str) -> None:
         """Remove all objects below a folder."""

@@ -21,9 +21,9 @@ from thresher.core.tally import Tally
 from thresher.core.unit import Unit
 from thresher.credentials import print_traceback, traceback_of
 from thresher.errors import RefusedError
-from thresher.ledger.records import CommitRecord
-from thresher.ledger.stores.commit_target import JOIN_PREFIX
-from thresher.ledger.unit_output import UnitOutput, join
+from thresher.ledger.parts import join
+from thresher.ledger.records import JOIN_PREFIX, CommitRecord
+from thresher.ledger.unit_output import UnitOutput
 from thresher.runtime.memory.admission import gate_for
 from thresher.runtime.orders import Produced, TaskOrder, TaskReport, WorkerSetup
 from thresher.runtime.processes.control import available_cpus

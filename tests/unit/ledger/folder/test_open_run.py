@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from thresher.ledger.journal import INBOX, Journal, read_commits
-from thresher.ledger.records import CommitRecord, encode
+from thresher.ledger.folder.open_run import Journal
+from thresher.ledger.records import INBOX, CommitRecord, encode, read_commits
 from thresher.ledger.stores.store import LocalStore
 
 

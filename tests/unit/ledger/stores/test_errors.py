@@ -7,7 +7,7 @@ import os
 import pytest
 
 from thresher.errors import OutputRefusedError, RunFailedError
-from thresher.ledger.stores.store import writing
+from thresher.ledger.stores.errors import writing
 
 
 @pytest.mark.parametrize(

@@ -7,13 +7,8 @@ import pytest
 
 from tests.unit.ledger.runs import units
 from thresher.errors import OutputRefusedError, PlanError
-from thresher.ledger.folder.checks import (
-    changed_inputs,
-    check_nesting,
-    check_own_folders,
-    data_files,
-    refuse_changed_inputs,
-)
+from thresher.ledger.folder.output_files import data_files
+from thresher.ledger.folder.request import changed_inputs, check_nesting, check_own_folders, refuse_changed_inputs
 
 
 @pytest.mark.parametrize(
