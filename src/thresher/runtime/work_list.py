@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 import queue
 import threading
 import time
@@ -39,6 +40,15 @@ class _Stream:
     """True if the file was read to its end."""
     cut: int = 0
     """Number of the last unit that was cut, plus one."""
+
+
+def begin_listing(plan: Plan) -> Iterator[Unit]:
+    """Return the units of the input; list the first one at once, so that nothing is created if there is no input."""
+    if plan.source is None:
+        return iter(())
+    units: Iterator[Unit] = plan.source.list_units()
+    first = list(itertools.islice(units, 1))
+    return itertools.chain(first, units)
 
 
 def is_input_unit(unit_id: str) -> bool:
