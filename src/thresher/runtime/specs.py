@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from thresher.core.planning.plan import Op, Plan
 from thresher.errors import PlanError
 from thresher.scheduler.model import NodeSpec, OpSpec, RunSpec
-from thresher.scheduler.nodes.placement import placement_errors
+from thresher.scheduler.workers.placement import placement_errors
 
 if TYPE_CHECKING:
     from thresher.runtime.executor import Limits
