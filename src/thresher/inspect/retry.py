@@ -41,10 +41,10 @@ from thresher.ledger.quarantine import (
     retry_id,
 )
 from thresher.ledger.stores.store import open_store
+from thresher.runtime.accounts import UnitState
 from thresher.runtime.cluster import Cluster
 from thresher.runtime.interrupts import Interrupts
 from thresher.runtime.run import Attempt, closing_attempt, plan_facts
-from thresher.runtime.unit_tracker import UnitState
 from thresher.runtime.work_list import WorkList, is_input_unit
 from thresher.scheduler.actions import Commit
 from thresher.version import __version__

@@ -24,16 +24,16 @@ from thresher.ledger.folder.checks import InputChangedError, changed_inputs, ref
 from thresher.ledger.folder.open_run import OpenRun
 from thresher.ledger.folder.opening import STARTS_OVER, open_run
 from thresher.ledger.folder.request import RunRequest
-from thresher.observe.event_log import EventLog
+from thresher.observe.event_log import EventLog, Log, NoLog
 from thresher.observe.metrics import Metrics, Restored
 from thresher.observe.progress import NoProgress, Progress, RunInfo, make_progress
 from thresher.observe.report import RunFacts, build_report
+from thresher.runtime.accounts import Accounts, LedgerRecorder
 from thresher.runtime.cluster import Cluster
-from thresher.runtime.driver import Driver, Log, NoLog
+from thresher.runtime.driver import Driver
 from thresher.runtime.error_watch import ErrorWatch
 from thresher.runtime.interrupts import Interrupts
 from thresher.runtime.orders import WorkerSetup
-from thresher.runtime.recorder import LedgerRecorder
 from thresher.runtime.standard_output import (
     NOTE,
     StandardOutput,
@@ -163,13 +163,13 @@ class Attempt:
         spec = self._executor.run_spec(self._plan)
         log = self._open_log(spec)
         metrics = Metrics([stage.name for stage in self._plan.stages], spec.ops, self._restored)
-        driver = Driver(self._plan, Scheduler(spec), self._cluster, work, self._recorder, log, metrics)
+        accounts = Accounts(self._plan, self._cluster, work, self._recorder, self._errors)
+        driver = Driver(Scheduler(spec), self._cluster, work, accounts, self._errors, log, metrics)
         driver.memory_limit = self._limits.memory_bytes
-        driver.errors = self._errors
         driver.commits_externally = self._executor.schedules_itself
-        driver.show = self.progress.update
+        driver.progress = self.progress
         if self._plan.sink is not None and self._plan.sink.settles_schema:
-            driver.after_commit = lambda: self._after_commit(work)
+            accounts.after_commit = lambda: self._after_commit(work)
         self.progress.start(self._info())
         for text in self._run.warnings:
             self.progress.message(text)
@@ -183,7 +183,7 @@ class Attempt:
             self.progress.finish(None)
         if status == "stopped":
             self._end_early(driver, work, interrupts)
-        return self._finish(driver, work)
+        return self._finish(driver, work, accounts)
 
     def _info(self) -> RunInfo:
         return RunInfo(
@@ -271,7 +271,7 @@ class Attempt:
             raise
         raise RunFailedError(f"the run was stopped: {driver.stop_reason}")
 
-    def _finish(self, driver: Driver, work: WorkList) -> RunResult:
+    def _finish(self, driver: Driver, work: WorkList, accounts: Accounts) -> RunResult:
         is_unchanged = bool(self._committed_before) and len(self._run.committed) == self._committed_before
         status = "nothing-to-do" if is_unchanged else "finished"
         self._cluster.close()
@@ -287,7 +287,7 @@ class Attempt:
         self._run.finish(status, 0 if failure is None else failure.exit_code)
         if failure is not None:
             raise failure
-        results = None if self._plan.sink is not None else driver.results()
+        results = None if self._plan.sink is not None else accounts.results()
         return RunResult(report, results, self._cluster.decode_result)
 
     def _failure(self) -> TooManyErrorsError | None:
