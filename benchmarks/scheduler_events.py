@@ -22,11 +22,10 @@ import msgspec
 from harness import scratch
 from tables import Spread, print_table, print_target, ratios, write_results
 
-from thresher.observe.event_log import read_log
+from thresher.observe.event_log import decode_line, read_log
 from thresher.runtime.driver import rare_collections
 from thresher.scheduler.actions import Dispatch
 from thresher.scheduler.events import AnyEvent, Event, TaskDone, TaskEmitted, TaskParked, UnitsListed
-from thresher.scheduler.log import decode_line
 from thresher.scheduler.model import RunSpec, UnitSpec
 from thresher.scheduler.step import Scheduler
 from thresher.simulate.behaviour import Behaviour, OpBehaviour

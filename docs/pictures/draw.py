@@ -16,13 +16,12 @@ from pathlib import Path
 from rich.console import Console
 from rich.theme import Theme
 
-from thresher.observe.event_log import read_log
+from thresher.observe.event_log import decode_line, read_log
 from thresher.observe.layout import STYLES, frame
 from thresher.observe.metrics import Metrics
 from thresher.observe.progress import RunInfo
 from thresher.observe.snapshot import Snapshot
 from thresher.observe.terminal import to_text
-from thresher.scheduler.log import decode_line
 from thresher.scheduler.model import RunSpec
 
 WIDTH = 84

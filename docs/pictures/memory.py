@@ -18,9 +18,8 @@ import sys
 from pathlib import Path
 
 from thresher.core.arguments.sizes import show_size
-from thresher.observe.event_log import read_log
+from thresher.observe.event_log import decode_line, read_log
 from thresher.scheduler.events import MemorySample
-from thresher.scheduler.log import decode_line
 from thresher.simulate.chart import COLOURS, Panel, picture
 
 STEP_S = 0.1

@@ -17,9 +17,8 @@ from thresher.backends.ray_data import RayDataExecutor
 from thresher.backends.ray_nodes import session as ray_session
 from thresher.backends.xenna import XennaExecutor, set_environment
 from thresher.ledger.records import JOIN_PREFIX
-from thresher.observe.event_log import read_log
+from thresher.observe.event_log import decode_line, read_log
 from thresher.scheduler import events as ev
-from thresher.scheduler.log import decode_line
 
 RAY_EXECUTORS: dict[str, Callable[[], Any]] = {
     "ray": RayExecutor,

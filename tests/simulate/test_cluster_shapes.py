@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from tests.simulate.test_properties import Scenario, assert_complete, run, scenarios
 from thresher.scheduler.model import NodeSpec, OpSpec
-from thresher.scheduler.nodes.placement import placement_errors
+from thresher.scheduler.workers.placement import placement_errors
 from thresher.simulate.replay import replay
 
 EXAMPLES = settings(

@@ -6,7 +6,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from thresher.scheduler.log import decode_line
+from thresher.observe.event_log import decode_line
 from thresher.scheduler.model import OpSpec, RunSpec, UnitSpec
 from thresher.simulate.behaviour import Behaviour, OpBehaviour
 from thresher.simulate.run import SimResult, expected_at_sink, simulate

@@ -25,9 +25,8 @@ from thresher.core.pipeline import Pipeline
 from thresher.core.planning.plan import Plan
 from thresher.core.registry import require_package
 from thresher.runtime.cluster import Cluster
-from thresher.runtime.executor import Executor, Limits
+from thresher.runtime.executor import Executor, Limits, run_spec
 from thresher.runtime.memory.usage import default_memory
-from thresher.runtime.specs import run_spec
 from thresher.scheduler.model import NodeSpec, RunSpec
 
 if TYPE_CHECKING:

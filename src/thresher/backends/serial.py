@@ -36,7 +36,7 @@ from thresher.runtime.worker.worker import SetupFailed, Worker, set_up_node
 from thresher.scheduler import actions as act
 from thresher.scheduler import events as ev
 from thresher.scheduler.model import RunSpec
-from thresher.scheduler.nodes.placement import placement_errors
+from thresher.scheduler.workers.placement import placement_errors
 from thresher.stage_errors import ControlSignal
 
 

@@ -34,9 +34,9 @@ from thresher.ledger.folder.request import RunRequest, changed_parts
 from thresher.ledger.quarantine import archive_replaced, current_files, read_entries, retries_due
 from thresher.ledger.records import latest_retries, retry_id
 from thresher.ledger.stores.store import open_store
+from thresher.runtime.accounts import UnitState
 from thresher.runtime.interrupts import Interrupts
 from thresher.runtime.run import Attempt, closing_attempt, plan_facts
-from thresher.runtime.unit_tracker import UnitState
 from thresher.runtime.work_list import WorkList, is_input_unit
 from thresher.version import __version__
 

@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write and read the event log of one attempt: zstd segments of JSON lines, readable up to the last flush."""
+"""The event log of one attempt: one JSON object per event and action, sufficient to replay a run, in zstd segments that
+are readable up to the last flush."""
 
 from __future__ import annotations
 
 import io
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, Any, NamedTuple, Protocol
+
+import msgspec
 
 from thresher.errors import CheckFailedError, RunFailedError
-from thresher.scheduler.log import encode_line, encode_start
-
-if TYPE_CHECKING:
-    from thresher.scheduler.actions import Action
-    from thresher.scheduler.events import Event
-    from thresher.scheduler.model import RunSpec
+from thresher.scheduler.actions import Action, AnyAction
+from thresher.scheduler.events import AnyEvent, Event
+from thresher.scheduler.model import RunSpec
 
 FRAME_BYTES = 1_000_000
 """Unpacked bytes after which a frame ends without waiting for `flush`: bounds the memory of the log."""
@@ -22,6 +22,73 @@ SEGMENT_BYTES = 8_000_000
 """Unpacked bytes after which a new segment begins."""
 LEVEL = 1
 """Compression level. Log lines are so repetitive that higher levels cost time and save little."""
+
+
+class LogLine(NamedTuple):
+    """A decoded line of the event log."""
+
+    n: int  # line number, from 0
+    t: float  # seconds since the start of the attempt
+    item: AnyEvent | AnyAction | RunSpec  # the start line holds the spec
+
+
+class _Start(msgspec.Struct):
+    start: RunSpec
+
+
+class _Number(msgspec.Struct):
+    n: int
+    t: float = 0.0
+
+
+_encoder = msgspec.json.Encoder(enc_hook=str)
+_encode = _encoder.encode
+_events: msgspec.json.Decoder[Any] = msgspec.json.Decoder(AnyEvent)
+_actions: msgspec.json.Decoder[Any] = msgspec.json.Decoder(AnyAction)
+_starts = msgspec.json.Decoder(_Start)
+_numbers = msgspec.json.Decoder(_Number)
+
+
+def encode_start(spec: RunSpec, **more: object) -> bytes:
+    """Return line 0: the spec and `more` in one object under "start"."""
+    start = {**msgspec.to_builtins(spec), **more}
+    return _encode({"n": 0, "start": start})
+
+
+def encode_line(n: int, t: float, item: Event | Action) -> bytes:
+    """Return one line without its line feed: `{"n": 17, "t": 1.25, "event": "TaskDone", …}`."""
+    return b'{"n":%d,"t":%.6f,' % (n, t) + _encode(item)[1:]
+
+
+def decode_line(line: bytes) -> LogLine:
+    """Decode a line of `encode_line` or `encode_start`. Raise ValueError for any other line."""
+    number = _numbers.decode(line)
+    head = line[:80]
+    if b'"event":' in head:
+        return LogLine(number.n, number.t, _events.decode(line))
+    if b'"action":' in head:
+        return LogLine(number.n, number.t, _actions.decode(line))
+    return LogLine(number.n, number.t, _starts.decode(line).start)
+
+
+class Log(Protocol):
+    """Log of events and actions."""
+
+    def write(self, n: int, t: float, item: Event | Action) -> None:
+        """Append one line."""
+
+    def flush(self) -> None:
+        """Make the written lines readable for other processes."""
+
+
+class NoLog:
+    """Log of a run without a ledger."""
+
+    def write(self, n: int, t: float, item: Event | Action) -> None:
+        """Do nothing."""
+
+    def flush(self) -> None:
+        """Do nothing."""
 
 
 class EventLog:

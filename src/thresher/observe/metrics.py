@@ -13,8 +13,7 @@ from typing import Any
 import msgspec
 
 from thresher.core.tally import Tally
-from thresher.observe.rates import Rates
-from thresher.observe.snapshot import Message, Snapshot, StageSnapshot
+from thresher.observe.snapshot import Message, Rates, Snapshot, StageSnapshot
 from thresher.observe.task_tracker import TaskTracker
 from thresher.scheduler import actions as act
 from thresher.scheduler import events as ev
@@ -71,26 +70,21 @@ class Metrics:
         self._messages: deque[Message] = deque(maxlen=MESSAGES_KEPT)
         self._message_count = 0
         self._rates = Rates(self._bytes_done)
+        self._began = False
         self._t = 0.0
-        self._handlers: dict[type, Callable[[Any], None]] = {
+        self._handlers: dict[type, Callable[[Any, act.TaskRef | None], None]] = {
             ev.UnitsListed: self._units_were_listed,
-            ev.WorkerReady: self._tasks.worker_ready,
             ev.WorkerSetupFailed: self._worker_setup_failed,
             ev.WorkerLost: self._worker_lost,
-            ev.TaskEmitted: self._task_emitted,
-            ev.TaskParked: self._task_parked,
+            ev.TaskEmitted: self._task_reported,
+            ev.TaskParked: self._task_reported,
             ev.TaskDone: self._task_done,
             ev.TaskFailed: self._task_failed,
             ev.UnitCommitted: self._unit_committed,
             ev.CommitFailed: self._commit_failed,
             ev.MemorySample: self._memory_sampled,
             ev.StopRequested: self._stop_requested,
-            act.StartWorker: self._tasks.worker_started,
-            act.StopWorker: self._tasks.worker_gone,
             act.Dispatch: self._dispatched,
-            act.GrantCredit: self._tasks.resumed,
-            act.Resume: self._tasks.resumed,
-            act.Release: self._tasks.released,
             act.Requeue: self._requeued,
             act.Fail: self._failed,
         }
@@ -98,9 +92,12 @@ class Metrics:
     def update(self, t: float, item: ev.Event | act.Action) -> None:
         """Process one event or action that happened at `t` seconds."""
         self._t = t
-        handler = self._handlers.get(type(item))
+        kind = type(item)
+        track = self._tasks.handlers.get(kind)
+        ref = track(item) if track is not None else None
+        handler = self._handlers.get(kind)
         if handler is not None:
-            handler(item)
+            handler(item, ref)
         if t >= self._rates.next_sample_t:
             self._rates.sample(t, self._bytes_done, self._total)
 
@@ -175,14 +172,13 @@ class Metrics:
 
     # -- units --------------------------------------------------------------------------------------------------------
 
-    def _units_were_listed(self, event: ev.UnitsListed) -> None:
+    def _units_were_listed(self, event: ev.UnitsListed, _ref: act.TaskRef | None) -> None:
         for spec in event.units:
             work = spec.weight or spec.nbytes
             self._units[spec.unit] = _UnitState(work, stream=spec.stream, weighted=spec.weight > 0)
             self._units_listed += not spec.stream
             self._bytes_listed += work
             self._weighted |= spec.weight > 0
-            self._tasks.unit_listed(spec.unit, spec.entry)
             self._use_ops_from(spec.entry)
         self._more_input = event.more
 
@@ -192,16 +188,20 @@ class Metrics:
             self._used_ops.add(entry)
             entry = self._next_op[entry]
 
-    def _dispatched(self, action: act.Dispatch) -> None:
-        self._rates.begin(self._t, self._bytes_done)
-        self._tasks.dispatched(action)
+    def _dispatched(self, action: act.Dispatch, _ref: act.TaskRef | None) -> None:
+        self._begin()
         for ref in action.tasks:
             state = self._units.get(ref.unit)
             if state is not None and ref.epoch > state.epoch:
                 self._void(state, ref.epoch)
 
-    def _requeued(self, action: act.Requeue) -> None:
-        self._tasks.requeued(action)
+    def _begin(self) -> None:
+        """Mark the begin of work, at the first call."""
+        if not self._began:
+            self._began = True
+            self._rates.begin(self._t, self._bytes_done)
+
+    def _requeued(self, action: act.Requeue, _ref: act.TaskRef | None) -> None:
         state = self._units.get(action.unit)
         if state is not None and action.epoch > state.epoch:
             self._void(state, action.epoch)
@@ -214,53 +214,39 @@ class Metrics:
         self._bytes_done -= state.read_bytes
         state.tally, state.read_bytes, state.epoch = None, 0, epoch
 
-    def _unit_committed(self, event: ev.UnitCommitted) -> None:
+    def _unit_committed(self, event: ev.UnitCommitted, _ref: act.TaskRef | None) -> None:
         if event.whole:
-            self._rates.begin(self._t, self._bytes_done)
+            self._begin()
             self._total.add(_counts_of(event.tally))
         state = self._units.pop(event.unit, None)
         self._units_done += 1
         if state is not None:
             self._bytes_done += state.nbytes - state.read_bytes
-            self._tasks.unit_done(event.unit)
 
     # -- tasks --------------------------------------------------------------------------------------------------------
 
-    def _emitted(self, task: int, outputs: tuple[ev.Emitted, ...]) -> None:
-        self._tasks.emitted(task, outputs)
-        for output in outputs:
+    def _task_reported(self, event: ev.TaskEmitted | ev.TaskParked | ev.TaskDone, ref: act.TaskRef | None) -> None:
+        self._count(ref, event.tally)
+        for output in event.outputs:
             if output.unit and output.unit not in self._cut_units:
                 self._cut_units.add(output.unit)
                 self._units[output.unit] = _UnitState(0)
                 self._units_listed += 1
 
-    def _task_emitted(self, event: ev.TaskEmitted) -> None:
-        self._count(event.task, event.tally)
-        self._emitted(event.task, event.outputs)
-
-    def _task_parked(self, event: ev.TaskParked) -> None:
-        self._count(event.task, event.tally)
-        self._emitted(event.task, event.outputs)
-        self._tasks.parked(event.task)
-
-    def _task_done(self, event: ev.TaskDone) -> None:
-        self._count(event.task, event.tally)
-        self._emitted(event.task, event.outputs)
-        ref = self._tasks.ended(event.task)
+    def _task_done(self, event: ev.TaskDone, ref: act.TaskRef | None) -> None:
+        self._task_reported(event, ref)
         state = self._units.get(ref.unit) if ref is not None else None
         if state is not None and state.stream:
             self._bytes_done += state.nbytes - state.read_bytes
             state.read_bytes = state.nbytes
 
-    def _task_failed(self, event: ev.TaskFailed) -> None:
-        self._count(event.task, event.tally)
-        self._tasks.failed(event.task)
+    def _task_failed(self, event: ev.TaskFailed, ref: act.TaskRef | None) -> None:
+        self._count(ref, event.tally)
         what = "a task failed" if event.fatal else "a task failed and is retried"
         self._error(f"{what}: {event.error}: {event.message}")
 
-    def _count(self, task: int, tally: Any) -> None:
+    def _count(self, ref: act.TaskRef | None, tally: Any) -> None:
         """Add the tally of a task, unless its unit is committed or has restarted in the meantime."""
-        ref = self._tasks.ref(task)
         if tally is None or ref is None:
             return
         if not isinstance(tally, Tally):
@@ -283,25 +269,23 @@ class Metrics:
 
     # -- the rest -----------------------------------------------------------------------------------------------------
 
-    def _worker_setup_failed(self, event: ev.WorkerSetupFailed) -> None:
-        self._tasks.worker_gone(event)
+    def _worker_setup_failed(self, event: ev.WorkerSetupFailed, _ref: act.TaskRef | None) -> None:
         self._error(f"worker {event.worker} could not be set up: {event.message}")
 
-    def _worker_lost(self, event: ev.WorkerLost) -> None:
-        self._tasks.worker_gone(event)
+    def _worker_lost(self, event: ev.WorkerLost, _ref: act.TaskRef | None) -> None:
         self._error(f"worker {event.worker} was lost: {event.reason}")
 
-    def _commit_failed(self, event: ev.CommitFailed) -> None:
+    def _commit_failed(self, event: ev.CommitFailed, _ref: act.TaskRef | None) -> None:
         self._error(f"commit of unit {event.unit} failed: {event.message}")
 
-    def _memory_sampled(self, event: ev.MemorySample) -> None:
+    def _memory_sampled(self, event: ev.MemorySample, _ref: act.TaskRef | None) -> None:
         self._memory = event
         self._memory_peak = max(self._memory_peak, event.used_bytes)
 
-    def _stop_requested(self, event: ev.StopRequested) -> None:
+    def _stop_requested(self, event: ev.StopRequested, _ref: act.TaskRef | None) -> None:
         self._add_message(f"stopping: {event.reason}" if event.reason else "stopping")
 
-    def _failed(self, action: act.Fail) -> None:
+    def _failed(self, action: act.Fail, _ref: act.TaskRef | None) -> None:
         self._add_message(action.reason)
 
     def _error(self, text: str) -> None:

@@ -51,7 +51,7 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     memory_limit_bytes: int = 0
     """Memory limit; 0: none."""
     error: str | None = None
-    """Why the run ended early, if it did."""
+    """Reason of an early end; `None` if there was none."""
 
 
 def build_report(facts: RunFacts, tally: Tally, versions: dict[str, str] | None = None) -> dict[str, Any]:

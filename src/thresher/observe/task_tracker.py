@@ -1,9 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Track waiting tasks and the tasks that workers hold, from events and actions alone."""
+"""Track waiting tasks and the tasks that workers hold, from events and actions alone.
+
+`handlers` has one function for each kind of event and action that changes them. A function for an event of a task
+returns the ref of the task as it was dispatched; `None` if the task is unknown.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from thresher.scheduler import actions as act
 from thresher.scheduler import events as ev
@@ -34,13 +39,26 @@ class TaskTracker:
         self._tasks_of_worker: dict[int, dict[int, int]] = {}  # ready worker -> unparked task, in order -> op
         self._starting: set[int] = set()
         self._op_of_worker: dict[int, int | None] = {}
+        self.handlers: dict[type, Callable[[Any], act.TaskRef | None]] = {
+            ev.UnitsListed: self._units_listed,
+            ev.WorkerReady: self._worker_ready,
+            ev.WorkerSetupFailed: self._worker_gone,
+            ev.WorkerLost: self._worker_gone,
+            ev.TaskEmitted: self._emitted,
+            ev.TaskParked: self._parked,
+            ev.TaskDone: self._done,
+            ev.TaskFailed: self._failed,
+            ev.UnitCommitted: self._unit_committed,
+            act.StartWorker: self._worker_started,
+            act.StopWorker: self._worker_gone,
+            act.Dispatch: self._dispatched,
+            act.GrantCredit: self._resumed,
+            act.Resume: self._resumed,
+            act.Release: self._released,
+            act.Requeue: self._requeued,
+        }
 
     # -- figures for the snapshot -------------------------------------------------------------------------------------
-
-    def ref(self, task: int) -> act.TaskRef | None:
-        """Return the ref of a task that a worker holds."""
-        held = self._held.get(task)
-        return held[0] if held is not None else None
 
     def ready_workers(self) -> int:
         """Return the number of workers that are set up."""
@@ -67,22 +85,24 @@ class TaskTracker:
 
     # -- units --------------------------------------------------------------------------------------------------------
 
-    def unit_listed(self, unit: str, entry: int) -> None:
-        """Queue the root task of a listed unit."""
-        self._entry[unit] = entry
-        if unit not in self._waiting_units:
-            self._waiting_units[unit] = entry
-            self.queue_tasks[entry] += 1
+    def _units_listed(self, event: ev.UnitsListed) -> None:
+        for spec in event.units:
+            self._entry[spec.unit] = spec.entry
+            self._enqueue_unit(spec.unit, spec.entry)
 
     def unit_restarted(self, unit: str) -> None:
         """Queue the root task of a unit again, if it has one."""
         if unit in self._entry:
-            self.unit_listed(unit, self._entry[unit])
+            self._enqueue_unit(unit, self._entry[unit])
 
-    def unit_done(self, unit: str) -> None:
-        """Remove a committed unit."""
-        self._entry.pop(unit, None)
-        self._dequeue_unit(unit)
+    def _unit_committed(self, event: ev.UnitCommitted) -> None:
+        self._entry.pop(event.unit, None)
+        self._dequeue_unit(event.unit)
+
+    def _enqueue_unit(self, unit: str, entry: int) -> None:
+        if unit not in self._waiting_units:
+            self._waiting_units[unit] = entry
+            self.queue_tasks[entry] += 1
 
     def _dequeue_unit(self, unit: str) -> None:
         entry = self._waiting_units.pop(unit, None)
@@ -91,19 +111,21 @@ class TaskTracker:
 
     # -- tasks --------------------------------------------------------------------------------------------------------
 
-    def emitted(self, parent: int, outputs: tuple[ev.Emitted, ...]) -> None:
+    def _emitted(self, event: ev.TaskEmitted | ev.TaskParked | ev.TaskDone) -> act.TaskRef | None:
         """Queue the tasks that a task emitted for the next op."""
-        held = self._held.get(parent)
-        op = self._next[held[1]] if held is not None else None
-        if op is None:
-            return
-        for output in outputs:
-            if output.task:
-                self._sizes[output.task] = output.nbytes
-                self.payload_bytes += output.nbytes
-                self._enqueue(output.task, op)
+        held = self._held.get(event.task)
+        if held is None:
+            return None
+        op = self._next[held[1]]
+        if op is not None:
+            for output in event.outputs:
+                if output.task:
+                    self._sizes[output.task] = output.nbytes
+                    self.payload_bytes += output.nbytes
+                    self._enqueue(output.task, op)
+        return held[0]
 
-    def dispatched(self, action: act.Dispatch) -> None:
+    def _dispatched(self, action: act.Dispatch) -> None:
         """Move tasks from a queue to a worker."""
         tasks = self._tasks_of_worker.get(action.worker)
         for ref in action.tasks:
@@ -115,44 +137,53 @@ class TaskTracker:
             if tasks is not None:
                 tasks[ref.task] = action.op
 
-    def parked(self, task: int) -> None:
+    def _parked(self, event: ev.TaskParked) -> act.TaskRef | None:
         """Park a task: it waits for credit in its worker, which can run others."""
-        held = self._held.get(task)
+        held = self._held.get(event.task)
         if held is not None:
-            self._tasks_of_worker.get(held[2], {}).pop(task, None)
+            self._tasks_of_worker.get(held[2], {}).pop(event.task, None)
+        return self._emitted(event)
 
-    def resumed(self, action: act.Resume | act.GrantCredit) -> None:
+    def _resumed(self, action: act.Resume | act.GrantCredit) -> None:
         """Resume a parked task."""
         held = self._held.get(action.task)
         tasks = self._tasks_of_worker.get(action.worker)
         if held is not None and tasks is not None:
             tasks.setdefault(action.task, held[1])
 
-    def ended(self, task: int) -> act.TaskRef | None:
-        """Remove a finished task and return its ref."""
-        held = self._held.pop(task, None)
-        if held is None:
-            return None
-        self._tasks_of_worker.get(held[2], {}).pop(task, None)
-        return held[0]
+    def _done(self, event: ev.TaskDone) -> act.TaskRef | None:
+        """Remove a finished task."""
+        ref = self._emitted(event)
+        self._leave_worker(event.task)
+        return ref
 
-    def failed(self, task: int) -> None:
+    def _failed(self, event: ev.TaskFailed) -> act.TaskRef | None:
         """Queue a failed task until it is dispatched again or released."""
-        held = self._held.get(task)
-        if held is not None:
-            self.ended(task)
-            self._requeue(held)
+        return self._take_back(event.task)
 
-    def requeued(self, action: act.Requeue) -> None:
+    def _requeued(self, action: act.Requeue) -> None:
         """Queue tasks that were taken back from a worker."""
         for task in action.tasks:
-            self.failed(task)
+            self._take_back(task)
 
-    def released(self, action: act.Release) -> None:
+    def _released(self, action: act.Release) -> None:
         """Remove the tasks whose payloads are released."""
         for task in action.tasks:
             self._dequeue(task)
             self.payload_bytes -= self._sizes.pop(task, 0)
+
+    def _leave_worker(self, task: int) -> tuple[act.TaskRef, int, int] | None:
+        held = self._held.pop(task, None)
+        if held is not None:
+            self._tasks_of_worker.get(held[2], {}).pop(task, None)
+        return held
+
+    def _take_back(self, task: int) -> act.TaskRef | None:
+        held = self._leave_worker(task)
+        if held is None:
+            return None
+        self._requeue(held)
+        return held[0]
 
     def _requeue(self, held: tuple[act.TaskRef, int, int]) -> None:
         ref, op, _ = held
@@ -175,17 +206,17 @@ class TaskTracker:
 
     # -- workers ------------------------------------------------------------------------------------------------------
 
-    def worker_started(self, action: act.StartWorker) -> None:
+    def _worker_started(self, action: act.StartWorker) -> None:
         """Add a worker that is being set up."""
         self._starting.add(action.worker)
         self._op_of_worker[action.worker] = action.op
 
-    def worker_ready(self, event: ev.WorkerReady) -> None:
+    def _worker_ready(self, event: ev.WorkerReady) -> None:
         """Mark a worker as set up."""
         self._starting.discard(event.worker)
         self._tasks_of_worker.setdefault(event.worker, {})
 
-    def worker_gone(self, item: ev.WorkerLost | ev.WorkerSetupFailed | act.StopWorker) -> None:
+    def _worker_gone(self, item: ev.WorkerLost | ev.WorkerSetupFailed | act.StopWorker) -> None:
         """Remove a worker and queue its tasks again."""
         self._starting.discard(item.worker)
         self._op_of_worker.pop(item.worker, None)

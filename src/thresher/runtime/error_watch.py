@@ -35,6 +35,8 @@ class ErrorWatch:
         self._stages = stages
         self._budget = budget
         self._before = before
+        self.any_failed = False
+        """True if a record failed, in this attempt or an earlier one; until then there is nothing to judge."""
         self._examples: dict[str, str] = {}
         """One example record per reason."""
         self._condemned: dict[str, int] = {}
@@ -44,11 +46,13 @@ class ErrorWatch:
 
     def note(self, number: int, stage: StageTally) -> None:
         """Keep examples of what failed in a stage."""
+        self.any_failed = self.any_failed or stage.quarantined > 0
         for error, example in stage.examples.items():
             self._examples.setdefault(f"{self._stages[number].name}/{error}", example)
 
     def condemned(self, reason: str, example: str) -> None:
         """Count a record that crashed a worker."""
+        self.any_failed = True
         self._condemned[reason] = self._condemned.get(reason, 0) + 1
         self._examples.setdefault(reason, example)
 
@@ -98,7 +102,7 @@ class ErrorWatch:
         return None
 
     def _worked_before(self, number: int) -> bool:
-        """True if the stage processed records in an earlier attempt."""
+        """Return True if the stage processed records in an earlier attempt."""
         earlier = self._before.stages.get(number, StageTally())
         return earlier.in_docs > earlier.quarantined
 

@@ -65,4 +65,4 @@ class WorkerSetup:
     metadata: WorkerMetadata = field(default_factory=WorkerMetadata)
     """Identity of the worker."""
     announce: str = "lines"
-    """How the compilation of rules is announced: `bar`, `lines` or `none`."""
+    """Form of the announcement that rules are compiled: `bar`, `lines` or `none`."""

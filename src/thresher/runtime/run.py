@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import itertools
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from thresher.core.arguments.options import RunOptions
 from thresher.core.files.filesystem import STANDARD_STREAM
-from thresher.core.planning.fingerprint import fingerprint
+from thresher.core.planning.fingerprint import fingerprint, tasks_digest
 from thresher.core.planning.plan import Plan
 from thresher.core.result import RunResult
 from thresher.core.tally import Tally, counts_add_up, extras_text
@@ -24,16 +23,16 @@ from thresher.errors import RunFailedError, ThresherError, TooManyErrorsError
 from thresher.ledger.folder.open_run import OpenRun
 from thresher.ledger.folder.opening import STARTS_OVER, open_run
 from thresher.ledger.folder.request import InputChangedError, RunRequest, changed_inputs, refuse_changed_inputs
-from thresher.observe.event_log import EventLog
+from thresher.observe.event_log import EventLog, Log, NoLog
 from thresher.observe.metrics import Metrics, Restored
 from thresher.observe.progress import NoProgress, Progress, RunInfo, make_progress
 from thresher.observe.report import RunFacts, build_report
+from thresher.runtime.accounts import Accounts, LedgerRecorder
 from thresher.runtime.cluster import Cluster
-from thresher.runtime.driver import Driver, Log, NoLog
+from thresher.runtime.driver import Driver
 from thresher.runtime.error_watch import ErrorWatch
 from thresher.runtime.interrupts import Interrupts
 from thresher.runtime.orders import WorkerSetup
-from thresher.runtime.recorder import LedgerRecorder
 from thresher.runtime.standard_output import (
     NOTE,
     StandardOutput,
@@ -42,7 +41,7 @@ from thresher.runtime.standard_output import (
     without_ledger,
     writes_standard_output,
 )
-from thresher.runtime.work_list import WorkList, as_stream, is_input_unit, units_for_tasks
+from thresher.runtime.work_list import WorkList, as_stream, begin_listing, is_input_unit, units_for_tasks
 from thresher.scheduler.step import Scheduler
 from thresher.version import __version__
 
@@ -61,7 +60,7 @@ def run_plan(executor: Executor, plan: Plan, options: RunOptions) -> RunResult:
 
 
 def _run_plan(executor: Executor, plan: Plan, options: RunOptions, output: StandardOutput | None = None) -> RunResult:
-    listed = _begin_listing(plan)
+    listed = begin_listing(plan)
     with Interrupts() as interrupts:  # also while the folder is opened, which must not stop halfway
         run = open_run(_request(executor, plan, options))
         if output is not None or reads_standard_input(plan):
@@ -73,7 +72,7 @@ def _run_plan(executor: Executor, plan: Plan, options: RunOptions, output: Stand
                 raise
             run = open_run(_request(executor, plan, dataclasses.replace(options, fresh=True)))
             run.warnings.append(STARTS_OVER.format(change.what))
-            return _run_attempt(executor, plan, options, run, (_begin_listing(plan), interrupts), output)
+            return _run_attempt(executor, plan, options, run, (begin_listing(plan), interrupts), output)
 
 
 def _run_attempt(
@@ -163,13 +162,13 @@ class Attempt:
         spec = self._executor.run_spec(self._plan)
         log = self._open_log(spec)
         metrics = Metrics([stage.name for stage in self._plan.stages], spec.ops, self._restored)
-        driver = Driver(self._plan, Scheduler(spec), self._cluster, work, self._recorder, log, metrics)
+        accounts = Accounts(self._plan, self._cluster, work, self._recorder, self._errors)
+        driver = Driver(Scheduler(spec), self._cluster, work, accounts, self._errors, log, metrics)
         driver.memory_limit = self._limits.memory_bytes
-        driver.errors = self._errors
         driver.commits_externally = self._executor.schedules_itself
-        driver.show = self.progress.update
+        driver.progress = self.progress
         if self._plan.sink is not None and self._plan.sink.settles_schema:
-            driver.after_commit = lambda: self._after_commit(work)
+            accounts.after_commit = lambda: self._after_commit(work)
         self.progress.start(self._info())
         for text in self._run.warnings:
             self.progress.message(text)
@@ -183,7 +182,7 @@ class Attempt:
             self.progress.finish(None)
         if status == "stopped":
             self._end_early(driver, work, interrupts)
-        return self._finish(driver, work)
+        return self._finish(driver, work, accounts)
 
     def _info(self) -> RunInfo:
         return RunInfo(
@@ -207,17 +206,15 @@ class Attempt:
     def _work_list(self, listed: Iterator[Unit]) -> WorkList:
         done = frozenset(self._run.committed)
         joins = self._join_units if "join" in self._plan.entries else None
-        if self._plan.source is not None:
-            self._cluster.mark_done(sorted(done))
-            listed = self._checked_units(listed) if self._resumed else listed
-            if self._executor.schedules_itself:
-                listed = iter(list(listed))  # an engine receives all units at once
-            return WorkList(self._plan, listed, done, self._run.record_units, joins, self._on_open())
-        initial: Sequence[Task] = (
-            self._options.initial_tasks if self._options.initial_tasks is not None else [EmptyTask()]
-        )
-        units, tasks = units_for_tasks(initial, self._plan.tasks_per_unit)
-        work = WorkList(self._plan, iter(units), frozenset(), lambda units, last: None, joins, self._on_open())
+        tasks: dict[str, Task] = {}
+        if self._plan.source is None:
+            units, tasks = units_for_tasks(_initial_tasks(self._options), self._plan.tasks_per_unit)
+            listed = iter(units)
+        self._cluster.mark_done(sorted(done))
+        listed = self._checked_units(listed) if self._resumed else listed
+        if self._executor.schedules_itself:
+            listed = iter(list(listed))  # an engine receives all units at once
+        work = WorkList(self._plan, listed, done, self._run.record_units, joins, self._on_open())
         work.add_initial_tasks(tasks)
         return work
 
@@ -273,7 +270,7 @@ class Attempt:
             raise
         raise RunFailedError(f"the run was stopped: {driver.stop_reason}")
 
-    def _finish(self, driver: Driver, work: WorkList) -> RunResult:
+    def _finish(self, driver: Driver, work: WorkList, accounts: Accounts) -> RunResult:
         is_unchanged = bool(self._committed_before) and len(self._run.committed) == self._committed_before
         status = "nothing-to-do" if is_unchanged else "finished"
         self._cluster.close()
@@ -289,7 +286,7 @@ class Attempt:
         self._run.finish(status, 0 if failure is None else failure.exit_code)
         if failure is not None:
             raise failure
-        results = None if self._plan.sink is not None else driver.results()
+        results = None if self._plan.sink is not None else accounts.results()
         return RunResult(report, results, self._cluster.decode_result)
 
     def _failure(self) -> TooManyErrorsError | None:
@@ -338,15 +335,6 @@ def _input_units(run: OpenRun) -> int:
     return sum(1 for unit in run.committed if is_input_unit(unit))
 
 
-def _begin_listing(plan: Plan) -> Iterator[Unit]:
-    """Return the units of the input; list the first one at once, so that nothing is created if there is no input."""
-    if plan.source is None:
-        return iter(())
-    units: Iterator[Unit] = plan.source.list_units()
-    first = list(itertools.islice(units, 1))
-    return itertools.chain(first, units)
-
-
 def _request(executor: Executor, plan: Plan, options: RunOptions) -> RunRequest:
     sink = plan.sink
     return RunRequest(
@@ -358,7 +346,7 @@ def _request(executor: Executor, plan: Plan, options: RunOptions) -> RunRequest:
         extension=sink.extension() if sink is not None else "",
         suffixes=sink.suffixes() if sink is not None else ("",),
         dropped_to=options.dropped_to,
-        fingerprint=fingerprint(plan.stages, __version__),
+        fingerprint=fingerprint(plan.stages, __version__) | _tasks_part(plan, options),
         recipe=dict(options.recipe or {}),
         plan=plan_facts(plan),
         executor=executor.name,
@@ -369,6 +357,17 @@ def _request(executor: Executor, plan: Plan, options: RunOptions) -> RunRequest:
         target_file_size=sink.target_file_size if sink is not None else None,
         schema_mode=_schema_mode(plan),
     )
+
+
+def _initial_tasks(options: RunOptions) -> Sequence[Task]:
+    return options.initial_tasks if options.initial_tasks is not None else [EmptyTask()]
+
+
+def _tasks_part(plan: Plan, options: RunOptions) -> dict[str, str]:
+    """Return the part of the fingerprint that covers the initial tasks; empty if the run cannot be resumed anyway."""
+    if plan.source is not None or plan.sink is None or not options.ledger:
+        return {}
+    return {"initial_tasks": tasks_digest(_initial_tasks(options), plan.tasks_per_unit)}
 
 
 def _schema_mode(plan: Plan) -> str:

@@ -31,12 +31,12 @@ _Position = tuple[int, float]
 
 
 def reads_standard_input(plan: Plan) -> bool:
-    """True if the reader reads standard input."""
+    """Return True if the reader reads standard input."""
     return bool(getattr(plan.source, "reads_standard_input", False))
 
 
 def writes_standard_output(plan: Plan) -> bool:
-    """True if the writer writes to standard output."""
+    """Return True if the writer writes to standard output."""
     return plan.sink is not None and plan.sink.path == STANDARD_STREAM
 
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 import queue
 import threading
 import time
@@ -38,6 +39,15 @@ class _Stream:
     """True if the file was read to its end."""
     cut: int = 0
     """Number of the last unit that was cut, plus one."""
+
+
+def begin_listing(plan: Plan) -> Iterator[Unit]:
+    """Return the units of the input; list the first one at once, so that nothing is created if there is no input."""
+    if plan.source is None:
+        return iter(())
+    units: Iterator[Unit] = plan.source.list_units()
+    first = list(itertools.islice(units, 1))
+    return itertools.chain(first, units)
 
 
 def is_input_unit(unit_id: str) -> bool:
@@ -89,17 +99,14 @@ class WorkList:
         self._tasks: dict[str, Task] = {}
         self._open: set[str] = set()
         self._streams: dict[str, _Stream] = {}
-        self._passed_all = self._passed_input = False
+        self._passed_input = False
         self._list_stored = False
+        self.complete = False
+        """True if all units were passed to the scheduler."""
         self.total = 0
         """Number of input units known so far."""
         self.resumed = 0
         """Number of units that an earlier attempt committed."""
-
-    @property
-    def complete(self) -> bool:
-        """True if all units were passed to the scheduler."""
-        return self._passed_all
 
     @property
     def listed(self) -> bool:
@@ -121,7 +128,7 @@ class WorkList:
 
     def next_event(self) -> UnitsListed | None:
         """Return an event with new units or the end of the list; `None` if nothing changed."""
-        if self._passed_all:
+        if self.complete:
             return None
         found = [as_stream(unit) if unit.stream else unit for unit in self._lister.take()]
         if not self._list_stored and (found or self._lister.complete):
@@ -134,7 +141,7 @@ class WorkList:
         input_ends = more and self._lister.complete
         if not fresh and more and (self._passed_input or not input_ends):
             return None
-        self._passed_all, self._passed_input = not more, self._lister.complete
+        self.complete, self._passed_input = not more, self._lister.complete
         return UnitsListed(tuple(self._spec(unit) for unit in fresh), more, input_ends)
 
     def _nothing_open(self) -> bool:
@@ -191,21 +198,20 @@ class WorkList:
         self.total += 1
 
     def stream_read(self, unit_id: str) -> Unit | None:
-        """Mark a stream as read to its end; return it if all its units are committed. Other units are ignored."""
-        stream = self._streams.get(unit_id)
-        if stream is None:
-            return None
+        """Mark a stream as read to its end; return it if all its units are committed."""
+        stream = self._streams[unit_id]
         stream.read = True
         return stream.unit if not stream.open else None
 
-    def committed(self, unit_id: str) -> Unit | None:
-        """Mark a unit as committed; return its stream if that was the last open unit of it."""
+    def committed(self, unit_id: str) -> tuple[Unit, Unit | None]:
+        """Mark a unit as committed; return it, and its stream if that was the last open unit of it."""
+        unit = self._units[unit_id]
         self._open.discard(unit_id)
-        stream = self._streams.get(stream_id(unit_id))
+        stream = self._streams.get(stream_id(unit_id)) if self._streams else None
         if stream is None or unit_id not in stream.open:
-            return None
+            return unit, None
         stream.open.discard(unit_id)
-        return stream.unit if stream.read and not stream.open else None
+        return unit, stream.unit if stream.read and not stream.open else None
 
 
 def _guarded(units: Iterator[Unit]) -> Iterator[Unit]:

@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from thresher.scheduler.nodes.locality import MAX_GENERATORS
+from thresher.scheduler.dispatch import MAX_GENERATORS
+from thresher.scheduler.lineage import first_leaf, subtree
 from thresher.scheduler.state import (
     COMMITTING,
     DONE,
@@ -20,7 +21,6 @@ from thresher.scheduler.state import (
     Worker,
 )
 from thresher.scheduler.step import Scheduler
-from thresher.scheduler.work.lineage import first_leaf, subtree
 
 
 class BrokenInvariant(AssertionError):

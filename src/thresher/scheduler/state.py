@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any
 
 from thresher.scheduler.actions import AnyAction
 from thresher.scheduler.model import OpSpec, RunSpec
-from thresher.scheduler.nodes.capacity import Place
-from thresher.scheduler.nodes.fleet import Fleet
+from thresher.scheduler.workers.capacity import Fleet, Place
 
 if TYPE_CHECKING:
+    from thresher.scheduler.load import Group
     from thresher.scheduler.workers.pools import Pool
 
 READY, HELD, RUNNING, PARKED, DONE, VOID, DELAYED = range(7)
@@ -34,15 +34,6 @@ WORKER_STATES = ("starting", "up", "lost")
 
 Key = tuple[int, ...]
 LAST_BLOCK = 1 << 62  # block of a stream: it sorts after all units that were cut from its file
-
-
-class Group:
-    """Number of tasks of one Dispatch that the worker has not finished."""
-
-    __slots__ = ("left",)
-
-    def __init__(self, left: int) -> None:
-        self.left = left
 
 
 class Task:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from thresher.scheduler.actions import AnyAction, Finish, Release, Requeue, StopWorker
-from thresher.scheduler.build import build
+from thresher.scheduler.dispatch import dispatch
 from thresher.scheduler.events import (
     AnyEvent,
     CommitFailed,
@@ -36,35 +36,52 @@ from thresher.scheduler.events import (
     WorkerReady,
     WorkerSetupFailed,
 )
-from thresher.scheduler.model import IllegalEvent, RunSpec
-from thresher.scheduler.nodes.capacity import size_of
-from thresher.scheduler.nodes.membership import on_node_joined, on_node_lost
-from thresher.scheduler.nodes.placement import placement_errors
-from thresher.scheduler.state import DONE, OPEN, PARKED, RUNNING, STARTING, UP, VOID, State, Task, Worker, chain
-from thresher.scheduler.work.backoff import enqueue_due
-from thresher.scheduler.work.backpressure import note_drained_worker, release, return_reserve
-from thresher.scheduler.work.dispatch import dispatch
-from thresher.scheduler.work.lineage import unlink
-from thresher.scheduler.work.recovery import (
-    blame_unit,
+from thresher.scheduler.lineage import enqueue_due, unlink
+from thresher.scheduler.load import (
     detach,
+    finish_task,
+    limit_bytes,
+    record_flow,
+    record_task_time,
+    remove_from_queue,
+    return_reserve,
+    set_credit,
+    set_window,
+)
+from thresher.scheduler.model import IllegalEvent, RunSpec
+from thresher.scheduler.recovery import (
+    blame_unit,
     fail,
     remove_running,
     remove_void_task,
     requeue_behind_parked,
     restart,
     retry_task,
-    setup_failed,
+    unblock,
     void,
-    worker_lost,
 )
-from thresher.scheduler.work.unblock import unblock
-from thresher.scheduler.work.units import add_unit, commit_if_complete, emit, finish_unit
-from thresher.scheduler.work.worker_queue import remove_from_queue, set_groups
+from thresher.scheduler.state import DONE, OPEN, PARKED, RUNNING, VOID, State, Task, chain
+from thresher.scheduler.units import add_unit, commit_if_complete, emit, finish_unit
 from thresher.scheduler.workers.autoscale import rebalance, set_initial_targets
-from thresher.scheduler.workers.pools import drain_worker, refill, refill_wanting, stop_drained
-from thresher.scheduler.workers.rates import record_flow, record_task_time, set_credit, set_window
-from thresher.scheduler.workers.recycle import on_memory_sample, on_worker_memory, recycle_old
+from thresher.scheduler.workers.capacity import size_of
+from thresher.scheduler.workers.placement import placement_errors
+from thresher.scheduler.workers.pools import (
+    Pool,
+    drain_worker,
+    on_memory_sample,
+    on_worker_memory,
+    recycle_old,
+    refill,
+    refill_wanting,
+    stop_drained,
+)
+from thresher.scheduler.workers.turnover import (
+    on_node_joined,
+    on_node_lost,
+    on_worker_lost,
+    on_worker_ready,
+    on_worker_setup_failed,
+)
 
 
 class Scheduler:
@@ -104,6 +121,36 @@ class Scheduler:
                 stop_drained(state)
             finish_if_done(state)
         return take_actions(state)
+
+
+def build(spec: RunSpec) -> State:
+    """Return the state before the first event: ops linked, pools created, no workers."""
+    state = State(spec)
+    for op in state.ops:
+        if op.spec.next is not None:
+            op.next = state.ops[op.spec.next]
+    for op in state.ops:
+        op.upstream = tuple(o for o in state.ops if op in chain(o)[1:])
+        op.limit = limit_bytes(spec, op)
+        op.gated = any(o.ordered for o in chain(op))
+        op.gathers = any(o.spec.by_unit for o in chain(op))
+    distance = {op.index: len(chain(op)) for op in state.ops}
+    order = sorted(state.ops, key=lambda op: (distance[op.index], op.index))
+    shared = [op for op in order if not op.spec.has_own_workers]
+    if shared:
+        state.pools.append(Pool(shared, None, spec))
+    for op in order:
+        if op.spec.has_own_workers:
+            state.pools.append(Pool([op], op.spec, spec))
+    state.measuring = any(pool.balances for pool in state.pools)
+    for pool in state.pools:
+        for op in pool.inner + pool.sources:
+            op.pool = pool
+    for op in shared:
+        if op.spec.cpus > 1:
+            op.tracked = True
+            op.max_seats = max(1, int(spec.shared_workers / op.spec.cpus))
+    return state
 
 
 def take_actions(state: State) -> list[AnyAction]:
@@ -153,47 +200,6 @@ def on_units_listed(state: State, event: UnitsListed) -> None:
         add_unit(state, unit)
     state.listing = event.more
     state.listing_input = event.more and not event.input_ends
-
-
-def on_worker_ready(state: State, event: WorkerReady) -> None:
-    worker = live_worker(state, event.worker)
-    if worker is None:
-        return
-    if worker.state != STARTING:
-        raise IllegalEvent(f"worker {worker.id} is ready for the second time")
-    fleet, pool = state.fleet, worker.pool
-    worker.state = UP
-    pool.up += 1
-    worker.born_s = fleet.now_s
-    fleet.by_age.append(worker)
-    if event.node and event.node != worker.node:
-        del fleet.on_node[worker.node][worker.id]
-        worker.node = event.node
-        fleet.on_node.setdefault(worker.node, {})[worker.id] = worker
-    if event.setup_s:
-        pool.setup_s = (pool.setup_s + event.setup_s) / 2 if pool.setup_s else event.setup_s
-    pool.setup_failures = 0
-    set_groups(worker, 0)
-
-
-def live_worker(state: State, worker_id: int) -> Worker | None:
-    """Return the worker; None if it is lost."""
-    worker = state.workers.get(worker_id)
-    if worker is None and not 0 < worker_id < state.next_worker:
-        raise IllegalEvent(f"worker {worker_id} was never started; known are 1 to {state.next_worker - 1}")
-    return worker
-
-
-def on_worker_setup_failed(state: State, event: WorkerSetupFailed) -> None:
-    worker = live_worker(state, event.worker)
-    if worker is not None:
-        setup_failed(state, worker, event.message)
-
-
-def on_worker_lost(state: State, event: WorkerLost) -> None:
-    worker = live_worker(state, event.worker)
-    if worker is not None:
-        worker_lost(state, worker, event.reason, blamed=event.blamed)
 
 
 def on_task_emitted(state: State, event: TaskEmitted) -> None:
@@ -253,10 +259,7 @@ def on_task_done(state: State, event: TaskDone) -> None:
         return
     if event.outputs:
         emit(state, task, event.outputs)
-    detach(state, worker, task)
-    release(state, task)
-    if not worker.groups and worker.pool.dedicated is not None:
-        note_drained_worker(state, op)
+    finish_task(state, worker, task)
     task.state = DONE
     task.worker = None
     op.live -= 1

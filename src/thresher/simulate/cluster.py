@@ -12,8 +12,8 @@ from typing import Any
 from thresher.scheduler import actions, events
 from thresher.scheduler.actions import AnyAction, StartWorker
 from thresher.scheduler.events import AnyEvent
+from thresher.scheduler.lineage import MAX_DELAY_S
 from thresher.scheduler.model import LOCAL_NODE, RunSpec, UnitSpec
-from thresher.scheduler.work.backoff import MAX_DELAY_S
 from thresher.simulate.behaviour import Behaviour, Path, RuleBroken
 from thresher.simulate.worker import SimulatedWorker
 

@@ -16,8 +16,7 @@ from thresher.core.arguments.sizes import parse_size, show_size
 from thresher.core.pipeline import Pipeline
 from thresher.core.planning.plan import Plan, make_plan
 from thresher.errors import UsageError
-from thresher.runtime.executor import Limits
-from thresher.runtime.specs import PAYLOAD_SHARE, refuse_misfits, run_spec
+from thresher.runtime.executor import PAYLOAD_SHARE, Limits, refuse_misfits, run_spec
 from thresher.scheduler.model import NodeSpec, RunSpec
 
 EXAMPLE = '"64cpu,512GB,8gpu,80GB"'

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import msgspec
 
+from thresher.observe.event_log import LogLine, decode_line
 from thresher.scheduler.actions import Action, AnyAction
-from thresher.scheduler.log import LogLine, decode_line
 from thresher.scheduler.model import RunSpec
 from thresher.scheduler.step import Scheduler
 

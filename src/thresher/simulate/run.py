@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from thresher.observe.event_log import encode_line, encode_start
 from thresher.scheduler.events import AnyEvent, UnitsListed
 from thresher.scheduler.invariants import check
-from thresher.scheduler.log import encode_line, encode_start
 from thresher.scheduler.model import RunSpec, UnitSpec
 from thresher.scheduler.step import Scheduler
 from thresher.simulate.behaviour import Behaviour, Path

@@ -16,9 +16,8 @@ from hypothesis import strategies as st
 
 from thresher.errors import CheckFailedError, RunFailedError
 from thresher.observe import event_log
-from thresher.observe.event_log import EventLog, read_log
+from thresher.observe.event_log import EventLog, decode_line, read_log
 from thresher.scheduler.events import Tick
-from thresher.scheduler.log import decode_line
 from thresher.scheduler.model import OpSpec, RunSpec
 
 SPEC = RunSpec(ops=(OpSpec(index=0, name="read", source=True),), shared_workers=1, budget_bytes=1000)

@@ -6,9 +6,9 @@ from __future__ import annotations
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from thresher.observe.event_log import decode_line
 from thresher.observe.metrics import Metrics
 from thresher.observe.snapshot import Snapshot
-from thresher.scheduler.log import decode_line
 from thresher.scheduler.model import OpSpec, RunSpec, UnitSpec
 from thresher.simulate.behaviour import Behaviour, OpBehaviour
 from thresher.simulate.run import simulate

@@ -10,10 +10,9 @@ import pytest
 
 from tests.unit.simulate.profiles import MB, machines, one_op, three_ops
 from thresher.errors import UsageError
-from thresher.observe.event_log import EventLog
+from thresher.observe.event_log import EventLog, encode_line, encode_start
 from thresher.scheduler import actions as act
 from thresher.scheduler import events as ev
-from thresher.scheduler.log import encode_line, encode_start
 from thresher.scheduler.model import RunSpec, UnitSpec
 from thresher.simulate.measured import load_profile, measure
 from thresher.simulate.profile import check_fits, check_routes, op_key

@@ -32,15 +32,14 @@ from thresher.core.task import Task
 from thresher.core.unit import Unit
 from thresher.credentials import message_of
 from thresher.ledger.records import JOIN_PREFIX
+from thresher.runtime.accounts import UnitState
 from thresher.runtime.cluster import Cluster, MemoryReading
-from thresher.runtime.executor import Executor, Limits
+from thresher.runtime.executor import Executor, Limits, run_spec
 from thresher.runtime.orders import WorkerSetup
 from thresher.runtime.payloads.payload import decode_inline, encode
 from thresher.runtime.processes.accelerators import Accelerator, declared_accelerators
 from thresher.runtime.processes.control import available_cpus
 from thresher.runtime.processes.pool import ProcessPool
-from thresher.runtime.specs import run_spec
-from thresher.runtime.unit_tracker import UnitState
 from thresher.scheduler import actions as act
 from thresher.scheduler import events as ev
 from thresher.scheduler.model import RunSpec

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fingerprint of a pipeline: its stages, their parameters and their source code. A resumed run compares it with that of
-the earlier attempt."""
+"""Fingerprint of a run: its stages, their parameters and source code, and the content of its initial tasks. A resumed
+run compares it with that of the earlier attempt."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ import hashlib
 import inspect
 import re
 import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from thresher.core.documents.batch import DocumentBatch
 from thresher.core.stage import ProcessingStage, SinkStage
+from thresher.core.task import Task
 
 _NO_INFLUENCE = frozenset(
     {
@@ -27,6 +29,10 @@ _NO_INFLUENCE = frozenset(
     }
 )
 """Attributes of a stage that do not affect its output."""
+_SET_BY_RUN = frozenset({"_task_id", "_counted", "_ids", "_dropped", "_failed", "_memo"})
+"""Attributes of a task that a run sets."""
+_SCALARS = (int, float, complex, bool, type(None))
+_BUFFERS = (bytes, bytearray, memoryview)
 
 
 def fingerprint(stages: Sequence[ProcessingStage[Any, Any]], version: str) -> dict[str, str]:
@@ -81,6 +87,81 @@ def describe(value: Any, depth: int = 0) -> str:
         return f"{value.__qualname__}:{_source(value)}"
     attributes = getattr(value, "__dict__", {})
     return f"{type(value).__qualname__}({describe(attributes, depth + 1)})"
+
+
+def tasks_digest(tasks: Iterable[Task], tasks_per_unit: int = 1) -> str:
+    """Return a hash of the content of initial tasks, the same in every process, and of how they are cut into units."""
+    digest = hashlib.sha256(f"{tasks_per_unit}".encode())
+    for task in tasks:
+        add_content(digest.update, task, set())
+    return digest.hexdigest()[:32]
+
+
+def add_content(add: Callable[[bytes], None], value: Any, above: set[int]) -> None:
+    """Pass the type and content of a value to `add`. `above`: ids of the values that contain it, so that a cycle ends.
+
+    An object that is neither plain data nor can be pickled counts as its `repr`.
+    """
+    add(f"<{type(value).__module__}.{type(value).__qualname__}>".encode())
+    if isinstance(value, _SCALARS):
+        add(repr(value).encode())
+    elif isinstance(value, str):
+        _add_bytes(add, value.encode("utf-8", "surrogatepass"))
+    elif isinstance(value, _BUFFERS):
+        _add_bytes(add, bytes(value))
+    elif isinstance(value, types.FunctionType | types.MethodType | types.BuiltinFunctionType | type):
+        _add_bytes(add, describe(value).encode("utf-8", "surrogatepass"))
+    elif id(value) not in above:
+        above.add(id(value))
+        for part in _parts(value):
+            add_content(add, part, above)
+        above.discard(id(value))
+        add(b"</>")
+
+
+def _add_bytes(add: Callable[[bytes], None], content: bytes) -> None:
+    add(f"{len(content)}:".encode())
+    add(content)
+
+
+def _parts(value: Any) -> Iterable[Any]:
+    """Return the values that the content of a collection, a task or another object consists of."""
+    if isinstance(value, DocumentBatch):
+        return value.dataset_name, value.metadata, _arrow_bytes(value.to_pyarrow())
+    if isinstance(value, Task):
+        return [(name, held) for name, held in vars(value).items() if name not in _SET_BY_RUN]
+    if isinstance(value, Mapping):
+        return list(value.items())
+    if isinstance(value, list | tuple):
+        return value
+    if isinstance(value, set | frozenset):
+        return sorted(_content_digest(item) for item in value)
+    if hasattr(value, "combine_chunks") and hasattr(value, "schema"):
+        return (_arrow_bytes(value),)
+    try:
+        reduced = value.__reduce_ex__(4)
+    except Exception:  # whatever a class of a user raises there: it cannot be pickled
+        return (repr(value),)
+    if isinstance(reduced, str):
+        return (reduced,)
+    return [list(part) if number > 2 and part is not None else part for number, part in enumerate(reduced[:5])]
+
+
+def _content_digest(value: Any) -> str:
+    digest = hashlib.sha256()
+    add_content(digest.update, value, set())
+    return digest.hexdigest()
+
+
+def _arrow_bytes(table: Any) -> bytes:
+    """Return an Arrow table in the format of an Arrow stream, which depends neither on its chunks nor on its offset."""
+    import pyarrow as pa
+
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table.combine_chunks())
+    content: bytes = sink.getvalue().to_pybytes()
+    return content
 
 
 def code_of(stage: ProcessingStage[Any, Any]) -> str:

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Workers: pools, autoscaling, measured rates and recycling."""
+"""Workers and nodes: capacity, placement, pools, turnover and autoscaling."""

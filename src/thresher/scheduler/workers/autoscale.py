@@ -18,10 +18,10 @@ from __future__ import annotations
 
 from math import log
 
+from thresher.scheduler.load import set_window
 from thresher.scheduler.state import UP, Op, State, Worker
-from thresher.scheduler.workers.balance import Demand, Shared, best_counts, even_counts
+from thresher.scheduler.workers.placement import Demand, Shared, best_counts, even_counts
 from thresher.scheduler.workers.pools import Pool, drain_worker, refill, worth_starting
-from thresher.scheduler.workers.rates import set_window
 
 UNHURRIED_FACTOR = 5  # factor for the delay before surplus workers are removed if no other op waits for their room
 SAME_WORK = 0.05  # a smaller relative change of the work does not trigger rebalancing

@@ -19,12 +19,11 @@ from thresher.backends.engines.unit_call import UnitWork, UnitWorker, metadata_h
 from thresher.cli.main import main
 from thresher.core.tally import counts_add_up
 from thresher.errors import TooManyErrorsError
-from thresher.observe.event_log import read_log
+from thresher.observe.event_log import decode_line, read_log
 from thresher.runtime.orders import WorkerSetup
 from thresher.runtime.processes.setup_pickle import dump_setup
 from thresher.scheduler import actions as act
 from thresher.scheduler import events as ev
-from thresher.scheduler.log import decode_line
 
 
 class ThreadEngine:

@@ -10,9 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from thresher.scheduler.model import NodeSpec
-from thresher.scheduler.nodes.capacity import PARTS, Need, Nodes
-from thresher.scheduler.nodes.placement import pack
-from thresher.scheduler.workers.balance import Demand, Shared, best_counts, even_counts
+from thresher.scheduler.workers.capacity import PARTS, Need, Nodes
+from thresher.scheduler.workers.placement import Demand, Shared, best_counts, even_counts, pack
 
 SHARES = {0.25: Need(parts=PARTS // 4), 0.5: Need(parts=PARTS // 2), 1.0: Need(whole=1), 2.0: Need(whole=2)}
 

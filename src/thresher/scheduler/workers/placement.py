@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find the number of dedicated workers of each op that makes the whole pipeline fastest.
+"""The number of workers that fit on the nodes, why some can never be placed, and the numbers that are fastest.
 
 An op with `n` workers and `work_s` seconds of work per unit of input processes `n / work_s` units a second; the rate
 of the pipeline is that of its slowest op. So the next worker always goes to the slowest op until that one has no room:
@@ -11,13 +11,97 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from thresher.scheduler.nodes.capacity import PARTS, Need, Nodes
-from thresher.scheduler.nodes.placement import pack
+from thresher.core.arguments.sizes import counted
+from thresher.scheduler.model import NodeSpec, RunSpec
+from thresher.scheduler.workers.capacity import PARTS, Need, Nodes, need_of, nodes_of, size_of
 
 SPARE_FACTOR = 1.15  # an op below this multiple of the pipeline's rate gets one worker more, if there is room
 MAX_PER_DEVICE = 64  # maximum number of workers of an op on one device
 MIN_CPUS = 0.125  # minimum number of CPUs that a worker counts for
 BULK_SHARE = 0.8  # share of the devices that is allocated at once before the search continues worker by worker
+
+
+def pack(empty: Nodes, wanted: list[tuple[Need, int]]) -> Nodes | None:
+    """Place all these workers on empty nodes, largest first; return the nodes, or None if they do not fit together."""
+    filled = empty.copy()
+    for need, count in sorted(wanted, key=lambda item: size_of(item[0]), reverse=True):
+        for _ in range(count):
+            if not filled.place(need):
+                return None
+    return filled
+
+
+def placement_errors(spec: RunSpec) -> list[str]:
+    """Return one message for each op whose workers can never be placed on the nodes of the run."""
+    nodes = nodes_of(spec)
+    empty = Nodes(nodes)
+    wanted = []
+    messages = []
+    for op in spec.ops:
+        need = need_of(op)
+        if not op.has_own_workers or not need.hard:
+            continue
+        lacking = missing_resources(need, nodes)
+        if not lacking and empty.find(need) is None:
+            lacking = [f"{describe(need)} on one node, and no node has all of it"]
+        messages += [f"{op.name} needs {lack}" for lack in lacking]
+        wanted.append((op.name, need, op.dedicated_workers or 1))
+    if messages:
+        return messages
+    together: list[tuple[Need, int]] = []
+    for name, need, count in sorted(wanted, key=lambda item: size_of(item[1]), reverse=True):
+        together.append((need, count))
+        if pack(empty, together) is None:
+            room = next(n for n in range(count - 1, -1, -1) if pack(empty, [*together[:-1], (need, n)]) is not None)
+            messages.append(
+                f"{name} needs room for {counted(count, 'worker')} with {describe(need)}, "
+                f"beside the other stages there is room for {room}"
+            )
+            together.pop()
+    return messages
+
+
+def missing_resources(need: Need, nodes: tuple[NodeSpec, ...]) -> list[str]:
+    """Return each resource that no node has enough of, with the largest amount available."""
+    found = []
+    most = max(len(node.gpus) for node in nodes)
+    if need.whole > most:
+        found.append(f"gpus={need.whole}, the largest node has {most}")
+    if need.parts and not most:
+        found.append(f"gpus={need.parts / PARTS:g}, the largest node has 0")
+    if need.gpu_memory_bytes:
+        largest = max((memory for node in nodes for memory in node.gpus), default=0)
+        if need.gpu_memory_bytes > largest:
+            what = f"the largest device has {gigabytes(largest)}" if most else "no node has a device"
+            found.append(f"gpu_memory_gb={need.gpu_memory_bytes / 1e9:g}, {what}")
+    largest = max(node.memory_bytes for node in nodes)
+    if need.memory_bytes > largest and all(node.memory_bytes for node in nodes):
+        found.append(f"memory_gb={need.memory_bytes / 1e9:g}, the largest node has {gigabytes(largest)}")
+    for name, amount in need.custom:
+        most_custom = max(node.custom.get(name, 0.0) for node in nodes)
+        if amount > most_custom:
+            found.append(f"{name}={amount:g}, the largest node has {most_custom:g}")
+    return found
+
+
+def describe(need: Need) -> str:
+    """Return a need as text."""
+    words = []
+    if need.whole or need.parts:
+        words.append(f"gpus={need.whole or need.parts / PARTS:g}")
+    if need.gpu_memory_bytes:
+        words.append(f"gpu_memory_gb={need.gpu_memory_bytes / 1e9:g}")
+    if need.memory_bytes:
+        words.append(f"memory_gb={need.memory_bytes / 1e9:g}")
+    return ", ".join(words + [f"{name}={amount:g}" for name, amount in need.custom])
+
+
+def gigabytes(nbytes: int) -> str:
+    """Return bytes as text, such as `80 GB`."""
+    return f"{nbytes / 1e9:g} GB"
+
+
+# -- the fastest numbers -----------------------------------------------------------------------------------------------
 
 
 class Demand(NamedTuple):

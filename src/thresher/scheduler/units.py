@@ -5,12 +5,10 @@ from __future__ import annotations
 
 from thresher.scheduler.actions import Commit
 from thresher.scheduler.events import Emitted
+from thresher.scheduler.lineage import enqueue, enqueue_after, link
+from thresher.scheduler.load import account, discard
 from thresher.scheduler.model import IllegalEvent, UnitSpec
 from thresher.scheduler.state import COMMITTING, ENDED, LAST_BLOCK, OPEN, Key, Op, State, Task, Unit
-from thresher.scheduler.work.backoff import enqueue_after
-from thresher.scheduler.work.backpressure import account, discard
-from thresher.scheduler.work.dispatch import enqueue
-from thresher.scheduler.work.lineage import link
 
 
 def new_key(state: State, file_index: int, block: int) -> Key:

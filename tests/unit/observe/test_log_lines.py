@@ -7,8 +7,8 @@ import json
 
 import pytest
 
+from thresher.observe.event_log import decode_line, encode_line, encode_start
 from thresher.scheduler import actions, events
-from thresher.scheduler.log import decode_line, encode_line, encode_start
 from thresher.scheduler.model import NodeSpec, OpSpec, RunSpec, UnitSpec
 
 EVENTS = [

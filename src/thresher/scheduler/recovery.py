@@ -1,18 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recovery from failures and losses: retry a task that emitted nothing, otherwise restart its unit."""
+"""Recovery: retry a task that emitted nothing, otherwise restart its unit; force a task to run if nothing else can.
+
+Dispatch considers a few workers and respects every limit, so it may start nothing although something could run.
+When no task runs and no commit is in progress, no further event would come. `unblock` considers every worker of the
+oldest task's pool; if each of them has a parked generator of the same op, the unit of the youngest one restarts.
+"""
 
 from __future__ import annotations
 
+from heapq import heappop
+
 from thresher.scheduler.actions import Fail, Requeue
+from thresher.scheduler.dispatch import MAX_GENERATORS, dispatch, resume, start
+from thresher.scheduler.lineage import enqueue, enqueue_after, oldest_task, queue_calls, subtree, take_call
+from thresher.scheduler.load import detach, drop_op_task, release, reserve
 from thresher.scheduler.state import (
     DELAYED,
     ENDED,
     HELD,
-    LOST,
     PARKED,
     READY,
     RUNNING,
-    STARTING,
     UP,
     VOID,
     Op,
@@ -22,15 +30,8 @@ from thresher.scheduler.state import (
     Worker,
     chain,
 )
-from thresher.scheduler.work.backoff import enqueue_after
-from thresher.scheduler.work.backpressure import release, return_reserve
-from thresher.scheduler.work.dispatch import enqueue
-from thresher.scheduler.work.lineage import subtree
-from thresher.scheduler.work.units import add_root, new_key, request_rerun, reset_commit, start_run
-from thresher.scheduler.work.worker_queue import drop_op_task, remove_from_queue
-from thresher.scheduler.workers.pools import remove_worker, replace_worker
-
-IDLE_LOSSES = 10  # lost workers of a pool, beyond its size, without a finished task before the run fails
+from thresher.scheduler.units import add_root, new_key, request_rerun, reset_commit, start_run
+from thresher.scheduler.workers.pools import cancel_draining, holds_nothing
 
 
 def fail(state: State, reason: str, unit: Unit | None = None, op: Op | None = None) -> None:
@@ -38,94 +39,6 @@ def fail(state: State, reason: str, unit: Unit | None = None, op: Op | None = No
     if not state.over:
         state.over = True
         state.out.append(Fail(reason, unit.name if unit else "", op.index if op else None))
-
-
-def setup_failed(state: State, worker: Worker, message: str) -> None:
-    """Start another worker, or fail the run after too many attempts. Workers that started together count as one."""
-    pool = worker.pool
-    if worker.id >= pool.failed_before:
-        pool.setup_failures += 1
-        pool.failed_before = state.next_worker
-    if pool.setup_failures >= state.spec.setup_attempts:
-        op = None if pool.dedicated is None else state.ops[pool.dedicated]
-        workers = "shared workers" if op is None else f"workers of op {op.spec.name!r}"
-        remove_worker(state, worker)
-        fail(state, f"{workers} could not be set up, {pool.setup_failures} times in a row: {message}", op=op)
-    else:
-        replace_worker(state, worker)
-
-
-def worker_lost(state: State, worker: Worker, reason: str, *, with_node: bool = False, blamed: bool = True) -> None:
-    """Recover everything a lost worker held. Blame only what it was working on, and nothing if its node was lost or
-    the cause is known and will be isolated."""
-    if worker.state == STARTING:
-        if with_node:
-            replace_worker(state, worker)
-        else:
-            setup_failed(state, worker, reason)
-        return
-    worker.state = LOST
-    pool = worker.pool
-    pool.losses += blamed and not with_node
-    if pool.losses > IDLE_LOSSES + pool.size:
-        fail(state, f"{pool.losses} workers were lost and none of them finished a task; the last one: {reason}")
-    under_way = set() if with_node else items_under_way(worker)
-    restarts: dict[Unit, Op | None] = {}
-    for item in list(worker.queue):
-        if isinstance(item, Unit):
-            restarts.setdefault(item, None)
-            if item in under_way and blamed:
-                restarts[item] = chain(item.entry)[-1]
-        else:
-            task_lost(state, item, restarts, under_way=item in under_way, reason=reason if blamed else None)
-    for task in worker.parked.values():
-        restarts.setdefault(task.unit, None)
-    for unit in worker.units.values():
-        restarts.setdefault(unit, None)
-    for unit, op in sorted(restarts.items(), key=lambda item: item[0].is_stream):  # streams last: one rerun serves all
-        if op is not None:
-            blame_unit(state, unit, op, reason)
-        restart(state, unit, blamed=op is not None)
-    replace_worker(state, worker)
-
-
-def items_under_way(worker: Worker) -> set[Task | Unit]:
-    """Return what a worker is working on: the first item of its queue and the other tasks of the same call."""
-    items = list(worker.queue)
-    if not items:
-        return set()
-    first = items[0]
-    if isinstance(first, Unit):
-        return {first}
-    call = items[: first.op.spec.batch_size]
-    return {item for item in call if isinstance(item, Task) and item.group is first.group}
-
-
-def task_lost(
-    state: State, task: Task, restarts: dict[Unit, Op | None], *, under_way: bool, reason: str | None
-) -> None:
-    """Retry a task whose worker was lost, or add its unit to `restarts`. Blame the task if it was under way and there
-    is a reason."""
-    worker = task.worker
-    assert worker is not None, task.describe()
-    detach(state, worker, task)
-    blamed = under_way and reason is not None
-    if task.state == VOID:
-        remove_void_task(state, task)
-    elif task.emitted or task.op.ordered or (task.op.sink and under_way):
-        remove_running(state, task)
-        restarts.setdefault(task.unit, None)
-        if blamed:
-            restarts[task.unit] = task.op
-    else:
-        retry_task(state, task, reason or "", blamed)
-
-
-def detach(state: State, worker: Worker, task: Task) -> None:
-    """Remove a task from its worker and return its reserve."""
-    remove_from_queue(state, worker, task)
-    drop_op_task(worker, task.op)
-    return_reserve(state, task)
 
 
 def remove_void_task(state: State, task: Task) -> None:
@@ -268,3 +181,68 @@ def requeue_behind_parked(state: State, worker: Worker, parked: Task) -> None:
             task.worker = None
             enqueue(state, task)
     state.out.append(Requeue(worker.id, tuple(task.id for task in stuck)))
+
+
+# -- when nothing runs -------------------------------------------------------------------------------------------------
+
+
+def unblock(state: State) -> None:
+    """Force the oldest task to run while nothing runs."""
+    if state.spec.barrier:
+        return  # without credits nothing parks, so dispatch has found every task that may run
+    while not state.running and not state.commits and not state.stopping and not state.over:
+        task = oldest_task(state)
+        if task is None or task.state == DELAYED or not force_run(state, task):
+            return
+
+
+def force_run(state: State, task: Task) -> bool:
+    """Make a task run, or make room for another attempt; return False if it has to wait for a worker to start."""
+    op = task.op
+    if task.state == PARKED:
+        reserve(state, task, op.estimate, exempt=True)
+        resume(state, task)
+        return True
+    if not op.pool.up:
+        return False
+    workers = [w for w in state.workers.values() if w.pool is op.pool and w.state == UP]
+    if all(w.draining for w in workers) and any(not holds_nothing(w) for w in workers):
+        for worker in workers:
+            cancel_draining(state, worker)
+        dispatch(state)
+        return True
+    workers = [w for w in workers if not w.draining]
+    if not workers:
+        return False
+    if task.state == HELD and op.spec.by_unit:
+        queue_calls(state, task.unit, flush=True)
+        return True
+    if task.state != READY or (not op.emits and not op.spec.by_unit):
+        raise AssertionError(f"nothing runs and workers are free, but dispatch did not start {task.describe()}")
+    enterable = [w for w in workers if op.index not in w.ops]
+    if enterable:
+        start_oldest(state, task, min(enterable, key=lambda w: (len(w.ops), w.id)))
+    else:
+        evict_youngest_parked(state, task, op, workers)
+    return True
+
+
+def start_oldest(state: State, task: Task, worker: Worker) -> None:
+    """Start the oldest task beyond the budget, without a credit limit if it would park as a third generator."""
+    op = task.op
+    op.nready -= 1
+    heappop(op.ready)
+    if op.emits:
+        reserve(state, task, op.estimate, exempt=True)
+    tasks = take_call(task) if op.spec.by_unit else [task]
+    start(state, worker, op, tasks, run_through=len(worker.ops) >= MAX_GENERATORS)
+
+
+def evict_youngest_parked(state: State, task: Task, op: Op, workers: list[Worker]) -> None:
+    """Restart the unit of the youngest parked generator of the op, without blame."""
+    parked = [p for worker in workers for p in worker.parked.values() if p.op is op]
+    youngest = max(parked, key=lambda p: p.key)
+    if youngest.unit is task.unit:
+        task.unit.serial = True  # otherwise the same happens again in the next epoch
+    restart(state, youngest.unit)
+    dispatch(state)

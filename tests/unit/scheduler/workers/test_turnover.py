@@ -9,7 +9,7 @@ from tests.unit.scheduler.play import WHOLE, Play, dispatched, done, only
 from thresher.scheduler.actions import StartWorker
 from thresher.scheduler.events import NodeJoined, NodeLost, Tick, WorkerReady
 from thresher.scheduler.model import IllegalEvent, NodeSpec, OpSpec, RunSpec
-from thresher.scheduler.nodes.membership import shared_share
+from thresher.scheduler.workers.turnover import shared_share
 
 GB = 1_000_000_000
 A, B = NodeSpec(node="a", cpus=2.0, gpus=(GB,)), NodeSpec(node="b", cpus=2.0, gpus=(GB,))

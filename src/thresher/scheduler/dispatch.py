@@ -1,20 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Assign tasks to workers: most downstream op first, oldest lineage first, idle workers before prefetch."""
+"""Assign tasks to workers: most downstream op first, oldest lineage first, idle workers before prefetch.
+
+A task prefers the node that holds its payload, if that idles no worker and starves no task.
+"""
 
 from __future__ import annotations
 
 from heapq import heappop, heappush
 
-from thresher.scheduler.actions import Dispatch, Resume, TaskRef
-from thresher.scheduler.model import NO_LIMIT
-from thresher.scheduler.nodes.locality import accepts, local_worker, prefer_local
-from thresher.scheduler.state import HELD, PARKED, READY, UP, Group, Op, State, Task, Unit, Worker
-from thresher.scheduler.work.backpressure import credit_of, may_run, note_starved_worker
-from thresher.scheduler.work.lineage import first_leaf, oldest_task, unlink
-from thresher.scheduler.work.unit_calls import queue_calls, take_call
-from thresher.scheduler.work.worker_queue import add_to_queue, set_groups
+from thresher.scheduler.actions import Dispatch, Resume
+from thresher.scheduler.lineage import first_leaf, make_ready, oldest_task, queue_calls, take_call, unlink
+from thresher.scheduler.load import Group, add_to_queue, credit_of, may_run, note_starved_worker, set_groups, take_on
+from thresher.scheduler.state import HELD, PARKED, READY, UP, Op, State, Task, Unit, Worker
 from thresher.scheduler.workers.pools import Pool, drain_worker
 
+MAX_GENERATORS = 2  # different emitting ops a worker may hold tasks of, so that at most two can be parked
+LOOK_AHEAD = 8  # entries at the top of a queue that are searched for a local task
+MAX_PASSED_OVER = 4  # consecutive times that the oldest task may be passed over
 MAX_TRIES = 4  # workers considered for one task; `unblock` considers all of them when nothing runs
 
 
@@ -64,23 +66,6 @@ def advance(state: State, unit: Unit) -> None:
         else:
             heappush(worker.sinks, (unit.key, unit))
             state.touched_workers.append(worker)
-
-
-def make_ready(task: Task) -> None:
-    """Put a task into its op's queue."""
-    op = task.op
-    task.state = READY
-    op.nready += 1
-    heappush(op.ready, (task.key, task))
-
-
-def enqueue(state: State, task: Task) -> None:
-    """Queue a new task, or hold it back until it is the first of its unit where order matters."""
-    if task.op.ordered or task.op.spec.by_unit or (task.unit.serial and task.op.emits):
-        task.state, task.call = HELD, None
-        state.touched_units.append(task.unit)
-    else:
-        make_ready(task)
 
 
 def serve_worker(state: State, worker: Worker) -> None:
@@ -210,6 +195,52 @@ def find_worker(op: Op, level: int, seated: bool) -> Worker | None:
     return found
 
 
+def accepts(worker: Worker, op: Op, seated: bool) -> bool:
+    """Return True if a worker may take a task of the op: one task of an op that parks, tasks of few emitting ops."""
+    if op.index in worker.ops:
+        return not op.parks
+    return not seated and (not op.emits or len(worker.ops) < MAX_GENERATORS)
+
+
+def prefer_local(state: State, worker: Worker, oldest: Task, *, seated: bool, full: bool) -> tuple[Worker, Task]:
+    """Return a worker and a task on one node if possible; `worker` has room and `oldest` is its op's first task.
+
+    Prefer a free worker on the task's node, then another task on the worker's node, then the given pair. `seated`: only
+    a worker that already holds tasks of this op may take one; `full`: only the oldest task may go to another worker.
+    """
+    op = oldest.op
+    if not oldest.home or oldest.home == worker.node:
+        op.passed_over = 0
+        return worker, oldest
+    near = local_worker(state, worker, oldest, seated=seated)
+    if near is not None:
+        op.passed_over = 0
+        return near, oldest
+    if op.passed_over < MAX_PASSED_OVER and not full:
+        task = local_task(op, worker)
+        if task is not None:
+            op.passed_over += 1
+            return worker, task
+    op.passed_over = 0
+    return worker, oldest
+
+
+def local_worker(state: State, worker: Worker, task: Task, *, seated: bool) -> Worker | None:
+    """Return another worker with as much room as this one, on the node that holds the task's payload."""
+    op = task.op
+    free = op.pool.free[worker.groups]
+    for other in state.fleet.on_node.get(task.home, {}).values():
+        if other.id in free and other.pool is op.pool and (not op.tracked or accepts(other, op, seated)):
+            return other
+    return None
+
+
+def local_task(op: Op, worker: Worker) -> Task | None:
+    """Return the oldest of the first tasks of an op whose payload is on the worker's node."""
+    near = [task for _, task in op.ready[:LOOK_AHEAD] if task.state == READY and task.home == worker.node]
+    return min(near, key=lambda task: task.key, default=None)
+
+
 def head_ready(op: Op) -> Task | None:
     """Return the oldest ready task of an op."""
     heap = op.ready
@@ -334,19 +365,9 @@ def send_to_sink(state: State, unit: Unit, worker: Worker) -> None:
 
 def start(state: State, worker: Worker, op: Op, tasks: list[Task], *, run_through: bool = False) -> None:
     """Dispatch tasks that have their reserves; `run_through`: without a credit limit, so that they never park."""
-    group = Group(len(tasks))
-    refs = []
-    for task in tasks:
-        add_to_queue(state, worker, task, group)
-        refs.append(TaskRef(task.id, task.unit.name, task.epoch, NO_LIMIT if run_through else credit_of(state, task)))
-    if op.tracked:
-        held = worker.ops.get(op.index, 0)
-        worker.ops[op.index] = held + len(tasks)
-        if not held:
-            op.seats += 1
-    set_groups(worker, worker.groups + 1)
+    refs = take_on(state, worker, op, tasks, run_through=run_through)
     if state.spec.worker_max_tasks:
         worker.taken += len(tasks)
         if worker.taken >= state.spec.worker_max_tasks:
             drain_worker(state, worker)
-    state.out.append(Dispatch(worker.id, op.index, tuple(refs)))
+    state.out.append(Dispatch(worker.id, op.index, refs))

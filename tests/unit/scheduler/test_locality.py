@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 from tests.unit.scheduler.play import Play, dispatched, done
+from thresher.scheduler.dispatch import MAX_PASSED_OVER
 from thresher.scheduler.model import NodeSpec, OpSpec
-from thresher.scheduler.nodes.locality import MAX_PASSED_OVER
 
 A = NodeSpec(node="a", cpus=1.0, custom={"seat": 1.0})
 B = NodeSpec(node="b", cpus=1.0, custom={"seat": 1.0})

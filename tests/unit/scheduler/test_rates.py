@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.scheduler.play import READ_FILTER_WRITE
+from thresher.scheduler.load import FLOW_TASKS, SHIFT_TASKS, follow_time_shift, record_flow
 from thresher.scheduler.model import OpSpec, RunSpec
 from thresher.scheduler.state import Op
 from thresher.scheduler.workers.autoscale import task_s
 from thresher.scheduler.workers.pools import Pool
-from thresher.scheduler.workers.rates import FLOW_TASKS, SHIFT_TASKS, follow_time_shift, record_flow
 
 
 def measured_op(spec: OpSpec = READ_FILTER_WRITE[1]) -> Op:

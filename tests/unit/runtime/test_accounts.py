@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from thresher.runtime.unit_tracker import UnitTracker
-from thresher.scheduler.actions import Dispatch, TaskRef
+from thresher.runtime.accounts import UnitTracker
+from thresher.scheduler.actions import Dispatch, Release, TaskRef
 from thresher.scheduler.events import Emitted
 
 
@@ -41,6 +41,6 @@ def test_nothing_is_kept_of_tasks_that_are_released() -> None:
     tracker = UnitTracker()
     dispatch(tracker, -1)
     emit(tracker, -1, 1, 2)
-    tracker.released((1, 2))
+    tracker.released(Release((1, 2)))
     dispatch(tracker, 1)
     assert emit(tracker, 1, 3, results=True) == [(0,)], "as if it had never been there"

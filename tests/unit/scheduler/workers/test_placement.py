@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from tests.unit.scheduler.play import Play, only
 from thresher.scheduler.actions import Fail
 from thresher.scheduler.model import NodeSpec, OpSpec, RunSpec
-from thresher.scheduler.nodes.capacity import PARTS, Need, Nodes, need_of
-from thresher.scheduler.nodes.fleet import quotas
-from thresher.scheduler.nodes.placement import placement_errors
+from thresher.scheduler.workers.capacity import PARTS, Need, Nodes, need_of, quotas
+from thresher.scheduler.workers.placement import placement_errors
 
 GB = 1_000_000_000
 
