@@ -285,6 +285,7 @@ class LocalStore:
 
     def remove_tree(self, folder: str) -> None:
         """Rename, then remove, so that the folder disappears at once for concurrent writers."""
+        assert folder, "the root of a store is never removed"
         path = self._path(folder)
         beside = f"{path}.{os.getpid()}{_TEMPORARY}"
         shutil.rmtree(beside, ignore_errors=True)

@@ -237,6 +237,7 @@ class UrlStore:
 
     def remove_tree(self, folder: str) -> None:
         """Remove all objects below a folder."""
+        assert folder, "the root of a store is never removed"
         path = self._path(folder)
         self._fs.invalidate_cache()
         if self._call(self._fs.exists, path):

@@ -189,3 +189,10 @@ def test_a_store_that_does_not_heed_conditions_is_found_out(bucket: str, s3_opti
     put(b"1\n", into=deaf)
     put(b"2\n", into=deaf)
     assert deaf.read("a.jsonl") == b"2\n"
+
+
+def test_the_root_of_a_store_is_never_removed(store: S3Store):
+    store.write("kept", b"1")
+    with pytest.raises(AssertionError, match="never removed"):
+        store.remove_tree("")
+    assert store.read("kept") == b"1"
