@@ -36,7 +36,7 @@ from thresher import (
 )
 
 PACKAGE = os.path.dirname(thresher.__file__ or "") + os.sep
-LIMITS = {"run_files": 150, "unit_files": 80, "there_and_back": 380}
+LIMITS = {"run_files": 145, "unit_files": 75, "there_and_back": 310}
 """Figures that `--check` accepts. Lower them when the code gets simpler; never raise them."""
 UNITS = 9
 """Enough that the median unit is in steady state."""
