@@ -14,7 +14,7 @@ from tests.unit.core.json_batches import batch_of, batch_of_lines, written
 from tests.unit.stages.text.modifiers.any_text import as_bytes
 from thresher.core.documents.batch import DocumentBatch, concat_batches
 from thresher.stages.text.columns.late_texts import with_texts
-from thresher.stages.text.modifiers.newline_normalizer import NewlineNormalizer
+from thresher.stages.text.modifiers.line_remover import NewlineNormalizer
 from thresher.stages.text.modifiers.pii_redactor import PiiRedactor
 from thresher.stages.text.modifiers.url_remover import UrlRemover
 from thresher.stages.text.modify import Modify
