@@ -318,7 +318,7 @@ def _texts(
             made = text_column(batch, field, records) if wanted else plain_texts(batch, field, records)
         found[field] = made
         if isinstance(made, TextColumn):
-            made.counts.expect(need for link in wanted or links if link.text_field == field for need in link.needs)
+            made.counts.expect([need for link in wanted or links if link.text_field == field for need in link.needs])
     return found
 
 
