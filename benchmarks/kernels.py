@@ -19,8 +19,8 @@ from corpus import corpus_folder
 from tables import Spread, print_table, print_target, write_results
 
 from thresher.kernels.build.cache import use_own_folder
-from thresher.kernels.counts.groups import COUNTS, load_group
-from thresher.kernels.counts.text_counts import PADDING, Count, Rows, Texts, Work
+from thresher.kernels.counts.groups import COUNTS
+from thresher.kernels.counts.text_counts import PADDING, Count, Rows, Texts, Work, load_group
 
 MB = 10**6
 BATCH_BYTES = 2 * MB

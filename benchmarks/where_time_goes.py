@@ -32,7 +32,7 @@ from thresher.core.scores import JudgingStage
 from thresher.core.source import ReadContext
 from thresher.core.task import RawChunk
 from thresher.kernels.build.cache import use_own_folder
-from thresher.kernels.counts import groups
+from thresher.kernels.counts import groups, text_counts
 from thresher.kernels.counts.text_counts import Count, Group, Rows, Work
 from thresher.stages.io.compression.content import Content
 from thresher.stages.io.compression.unpack import unpack
@@ -104,8 +104,8 @@ def _timed_groups() -> list[TimedGroup]:
     timed = []
     for name, counts in groups.COUNTS.items():
         if counts:
-            group = TimedGroup(name, groups.load_group(name))
-            groups._LOADED[name] = group
+            group = TimedGroup(name, text_counts.load_group(name))
+            text_counts._LOADED[name] = group
             timed.append(group)
     return timed
 

@@ -38,14 +38,11 @@ if TYPE_CHECKING:
     from thresher.stages.text.judging.score_filter import Filter, Score, ScoreFilter
     from thresher.stages.text.modifiers.boilerplate_string import BoilerPlateStringModifier
     from thresher.stages.text.modifiers.fasttext_label import FastTextLabelModifier
-    from thresher.stages.text.modifiers.line_remover import LineRemover
-    from thresher.stages.text.modifiers.markdown_remover import MarkdownRemover
-    from thresher.stages.text.modifiers.newline_normalizer import NewlineNormalizer
+    from thresher.stages.text.modifiers.line_remover import LineRemover, NewlineNormalizer
+    from thresher.stages.text.modifiers.markdown_remover import MarkdownRemover, QuotationRemover
     from thresher.stages.text.modifiers.pii_redactor import PiiRedactor
-    from thresher.stages.text.modifiers.quotation_remover import QuotationRemover
     from thresher.stages.text.modifiers.slicer import Slicer
-    from thresher.stages.text.modifiers.unicode_normalizer import UnicodeNormalizer
-    from thresher.stages.text.modifiers.unicode_reformatter import UnicodeReformatter
+    from thresher.stages.text.modifiers.unicode_reformatter import UnicodeNormalizer, UnicodeReformatter
     from thresher.stages.text.modifiers.url_remover import UrlRemover
     from thresher.stages.text.modify import Modify
     from thresher.stages.text.rules.characters.character_shares import (
@@ -58,13 +55,14 @@ if TYPE_CHECKING:
     from thresher.stages.text.rules.characters.histogram import HistogramFilter
     from thresher.stages.text.rules.characters.patterns import RegexFilter, SubstringFilter
     from thresher.stages.text.rules.code.comments import GeneralCommentToCodeFilter, PythonCommentToCodeFilter
-    from thresher.stages.text.rules.code.html_boilerplate import HTMLBoilerplateFilter
-    from thresher.stages.text.rules.code.number_of_lines_of_code import NumberOfLinesOfCodeFilter
     from thresher.stages.text.rules.code.per_extension import PerExtensionFilter
-    from thresher.stages.text.rules.code.xml_header import XMLHeaderFilter
-    from thresher.stages.text.rules.lines.boiler_plate_string import BoilerPlateStringFilter
-    from thresher.stages.text.rules.lines.c4_paragraph import C4ParagraphFilter
+    from thresher.stages.text.rules.code.source_files import (
+        HTMLBoilerplateFilter,
+        NumberOfLinesOfCodeFilter,
+        XMLHeaderFilter,
+    )
     from thresher.stages.text.rules.lines.line_marks import BulletsFilter, EllipsisFilter, PunctuationFilter
+    from thresher.stages.text.rules.lines.paragraphs import BoilerPlateStringFilter, C4ParagraphFilter
     from thresher.stages.text.rules.lines.repeated_ngrams import (
         RepeatingDuplicateNGramsFilter,
         RepeatingTopNGramsFilter,
@@ -89,9 +87,10 @@ if TYPE_CHECKING:
         CommonEnglishWordsFilter,
         LongWordFilter,
         MeanWordLengthFilter,
+        SymbolsToWordsFilter,
         WordCountFilter,
+        WordsWithoutAlphabetsFilter,
     )
-    from thresher.stages.text.rules.words.word_shares import SymbolsToWordsFilter, WordsWithoutAlphabetsFilter
     from thresher.stages.text.segments.document_joiner import DocumentJoiner
     from thresher.stages.text.segments.document_splitter import DocumentSplitter
     from thresher.stages.text.token_counter import TokenCounter

@@ -14,7 +14,7 @@ from thresher.core.scores import JudgingStage, score_columns, scoring_groups
 from thresher.core.stage import ProcessingStage
 from thresher.stages.text.judging.rule import DocumentFilter
 from thresher.stages.text.judging.score_filter import Filter, Score, ScoreFilter
-from thresher.stages.text.modifiers.newline_normalizer import NewlineNormalizer
+from thresher.stages.text.modifiers.line_remover import NewlineNormalizer
 from thresher.stages.text.modify import Modify
 from thresher.stages.text.rules.web.urls import UrlsFilter
 from thresher.stages.text.rules.words.word_counts import MeanWordLengthFilter, WordCountFilter

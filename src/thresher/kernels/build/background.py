@@ -13,9 +13,8 @@ import fcntl
 import os
 
 from thresher.kernels.build import cache
+from thresher.kernels.build.cache import has_kernels, is_ready, mark_ready, modules_with_kernels, with_needed
 from thresher.kernels.build.compile import start_python, try_loading
-from thresher.kernels.build.markers import is_ready, mark_ready
-from thresher.kernels.build.module_graph import has_kernels, modules_with_kernels, with_needed
 from thresher.kernels.build.progress import cost_s
 
 CHOICE = "THRESHER_BACKGROUND_COMPILE"

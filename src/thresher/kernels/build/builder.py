@@ -13,7 +13,7 @@ import traceback
 from collections.abc import Callable, Sequence
 
 from thresher.kernels.build import decorators
-from thresher.kernels.build.module_graph import PACKAGE, has_kernels, needed, with_needed
+from thresher.kernels.build.cache import PACKAGE, has_kernels, needed, with_needed
 from thresher.kernels.build.progress import cost_s
 
 _PR_SET_PDEATHSIG = 1

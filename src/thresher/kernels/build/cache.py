@@ -2,26 +2,41 @@
 """The folder of compiled kernels: a private folder of the user whose name changes when anything changes that the
 machine code depends on. Numba itself detects a changed kernel, but not a changed function that the kernel calls.
 
+Marker files in it name the modules that are compiled and checked, and the loading methods that work on this machine. A
+module is marked after its kernels were compiled and loaded with each method in separate processes. Modules are named
+relative to `thresher.kernels`, such as `counts.words`.
+
 The contents of the folder are executed, so no other user may write to it. This module imports next to nothing, because
 it runs before Numba is imported.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib.util
 import os
+import re
 import stat
 import sys
-from collections.abc import Iterator
-from functools import cache
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache as once
 from typing import Any
 
-from thresher.kernels.build.module_graph import all_modules, path_of
-
+KERNELS = os.path.dirname(os.path.dirname(__file__))
+"""The folder of `thresher.kernels`."""
+PACKAGE = "thresher.kernels"
+_IMPORT = re.compile(rf"^from {re.escape(PACKAGE)}\.(\w+\.\w+) import", re.MULTILINE)
+_KERNEL = re.compile(r"^@(kernel|njit)\(", re.MULTILINE)
 VARIABLE = "NUMBA_CACHE_DIR"
 """Environment variable with which Numba names its cache folder."""
 _SETTINGS = ("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES", "NUMBA_OPT", "NUMBA_DISABLE_JIT")
+CHOICE = "THRESHER_NATIVE_KERNELS"
+"""Environment variable: with `0` Numba loads every kernel; with `1` kernels are loaded without Numba wherever possible,
+checked or not."""
+_READY = ".ready"
+"""Suffix of the files that mark modules."""
 UNUSED_S = 90 * 86400.0
 """Builds that were not read for this long are removed; if needed again, they are compiled again."""
 _NOT_COMPILED = frozenset(
@@ -30,10 +45,8 @@ _NOT_COMPILED = frozenset(
         "build.builder",
         "build.cache",
         "build.compile",
-        "build.module_graph",
         "build.progress",
         "build.loading_check",
-        "build.markers",
         "counts.groups",
     }
 )
@@ -65,7 +78,7 @@ def _config_of_numba() -> Any:
     return getattr(sys.modules.get("numba"), "config", None)
 
 
-@cache
+@once
 def name_of_build() -> str:
     """Return a name for the machine code that depends on the contents of our sources, the compiler, Python and the
     processor, and not on where anything is: copies of the same sources share a build."""
@@ -168,8 +181,6 @@ def remove_old_builds() -> None:
 
 def _other_builds() -> Iterator[str]:
     """Yield the folders of this user with the name of a build, except the one in use."""
-    import re
-
     in_use = folder()
     with os.scandir(os.path.dirname(in_use)) as entries:
         for entry in entries:
@@ -186,3 +197,115 @@ def _last_used(path: str) -> float:
             status = os.lstat(os.path.join(parent, name))
             used = max(used, status.st_mtime, status.st_atime)
     return used
+
+
+# -- the modules and what they import ---------------------------------------------------------------------------------
+
+
+def with_needed(modules: Sequence[str]) -> list[str]:
+    """Return the modules and everything they import of this package, dependencies first."""
+    found: list[str] = []
+    for module in modules:
+        needs = with_needed([need for need in needed(module) if need not in found])
+        found += [name for name in (*needs, module) if name not in found]
+    return found
+
+
+def needed(module: str) -> list[str]:
+    """Return the modules of this package that a module imports; imports are never circular."""
+    return list(dict.fromkeys(_IMPORT.findall(_source(module))))
+
+
+def has_kernels(module: str) -> bool:
+    """Return True if a module defines kernels itself."""
+    return _KERNEL.search(_source(module)) is not None
+
+
+def modules_with_kernels() -> list[str]:
+    """Return every module that defines kernels or imports one that does, dependencies first."""
+    return with_needed([name for name in all_modules() if any(map(has_kernels, with_needed([name])))])
+
+
+def all_modules() -> list[str]:
+    """Return every module below `thresher.kernels`, in order."""
+    rooms = [entry.name for entry in os.scandir(KERNELS) if entry.is_dir() and not entry.name.startswith("_")]
+    return sorted(
+        f"{room}.{entry.removesuffix('.py')}"
+        for room in rooms
+        for entry in os.listdir(os.path.join(KERNELS, room))
+        if entry.endswith(".py") and not entry.startswith("_")
+    )
+
+
+def _source(module: str) -> str:
+    return _text(path_of(module))
+
+
+def module_of(function: Callable[..., Any]) -> str:
+    """Return the module of a kernel."""
+    return function.__module__.removeprefix(f"{PACKAGE}.")
+
+
+def path_of(module: str) -> str:
+    """Return the file of a module."""
+    return os.path.join(KERNELS, *module.split(".")) + ".py"
+
+
+@once
+def _text(path: str) -> str:
+    with open(path, encoding="utf-8") as file:
+        return file.read()
+
+
+# -- marker files -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class LoadingMethod:
+    """A method of loading kernels."""
+
+    name: str
+    """Name of its marker file."""
+
+    def works(self) -> bool:
+        """Return True if it worked for everything that was compiled so far."""
+        return os.path.exists(self._mark())
+
+    def record(self, works: bool) -> None:
+        """Record whether it works."""
+        if works:
+            _touch(self._mark())
+        else:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(self._mark())
+
+    def _mark(self) -> str:
+        return os.path.join(folder(), f"{self.name}.works")
+
+
+QUICK_LOADING = LoadingMethod("quick_load")
+"""Loading by Numba, without the parts of Numba that are only needed to compile."""
+NATIVE_LOADING = LoadingMethod("native")
+"""Loading without Numba: `native`."""
+
+
+def is_ready(module: str) -> bool:
+    """Return True if the kernels of a module, and of all modules it imports, are compiled and checked."""
+    return os.path.exists(os.path.join(folder(), module + _READY))
+
+
+def mark_ready(modules: Iterable[str]) -> None:
+    """Mark modules as compiled and checked."""
+    for module in modules:
+        _touch(os.path.join(folder(), module + _READY))
+
+
+def uses_native_loading() -> bool:
+    """Return True if kernels are loaded without Numba where possible."""
+    said = os.environ.get(CHOICE)
+    return NATIVE_LOADING.works() if said is None else said == "1"
+
+
+def _touch(path: str) -> None:
+    with open(path, "w", encoding="ascii"):
+        pass

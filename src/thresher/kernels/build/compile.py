@@ -12,9 +12,17 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import IO, Any
 
-from thresher.kernels.build import cache, module_graph
-from thresher.kernels.build.markers import CHOICE, NATIVE_LOADING, QUICK_LOADING, is_ready, mark_ready
-from thresher.kernels.build.module_graph import has_kernels, modules_with_kernels, with_needed
+from thresher.kernels.build import cache
+from thresher.kernels.build.cache import (
+    CHOICE,
+    NATIVE_LOADING,
+    QUICK_LOADING,
+    has_kernels,
+    is_ready,
+    mark_ready,
+    modules_with_kernels,
+    with_needed,
+)
 from thresher.kernels.build.progress import Announcer, BuildProgress
 
 _START = "import sys; sys.path[:] = {path!r}; from {package}.build.{module} import {function}; {function}({arguments})"
@@ -57,7 +65,7 @@ def start_python(module: str, function: str, arguments: str, **options: Any) -> 
     import subprocess
 
     path = [entry or os.getcwd() for entry in sys.path]
-    code = _START.format(path=path, package=module_graph.PACKAGE, module=module, function=function, arguments=arguments)
+    code = _START.format(path=path, package=cache.PACKAGE, module=module, function=function, arguments=arguments)
     return subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.DEVNULL, **options)
 
 

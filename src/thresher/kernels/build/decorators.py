@@ -12,9 +12,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 from thresher.kernels.build import native
-from thresher.kernels.build.cache import folder, use_own_folder
-from thresher.kernels.build.markers import QUICK_LOADING, is_ready
-from thresher.kernels.build.module_graph import PACKAGE, module_of
+from thresher.kernels.build.cache import PACKAGE, QUICK_LOADING, folder, is_ready, module_of, use_own_folder
 from thresher.kernels.build.signatures import Signature, as_numba
 
 # Kernels are loaded as their modules are imported, and all of those import this one first.

@@ -12,10 +12,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from thresher.kernels.build import cache, decorators
-from thresher.kernels.build.markers import CHOICE
-from thresher.kernels.build.module_graph import PACKAGE
-from thresher.kernels.counts.groups import COUNTS, load_group
-from thresher.kernels.counts.text_counts import PADDING, Counts, Texts
+from thresher.kernels.build.cache import CHOICE, PACKAGE
+from thresher.kernels.counts.groups import COUNTS
+from thresher.kernels.counts.text_counts import PADDING, Counts, Texts, load_group
 
 _TEXTS = (
     "",

@@ -22,8 +22,7 @@ from typing import Any
 import numpy as np
 
 from thresher.kernels.build import cache
-from thresher.kernels.build.markers import uses_native_loading
-from thresher.kernels.build.module_graph import module_of
+from thresher.kernels.build.cache import module_of, uses_native_loading
 from thresher.kernels.build.signatures import Array, Items, Scalar, Signature
 
 _C_CONTIGUOUS, _ALIGNED, _WRITEABLE = 0x1, 0x100, 0x400

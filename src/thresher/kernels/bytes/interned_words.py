@@ -13,7 +13,6 @@ import numpy as np
 import numpy.typing as npt
 
 from thresher.kernels.build.signatures import types
-from thresher.kernels.bytes.documents import Document
 from thresher.kernels.bytes.hash_tables import FACTOR, HALF, LOWER, bits_for, new_epoch
 from thresher.kernels.bytes.intrinsics import ALL, get, helper, load8, popcount, put, same_bytes
 
@@ -23,6 +22,23 @@ _LENGTH_SHIFT = np.uint64(56)
 _LONG = np.uint64(1 << 63)
 _EVERY_BYTE = np.uint64(0x0101010101010101)
 _SIX, _SEVEN = np.uint64(6), np.uint64(7)
+
+
+class Document(NamedTuple):
+    """The words of one text."""
+
+    data: npt.NDArray[np.uint8]
+    """The bytes of all texts."""
+    start: int
+    """Start of the text."""
+    length: int
+    """Number of its bytes."""
+    edges: npt.NDArray[np.int32]
+    """Start and end of each word, relative to its text."""
+    first: int
+    """The number of its first word among all."""
+    words: int
+    """Number of its words."""
 
 
 class WordBuffers(NamedTuple):

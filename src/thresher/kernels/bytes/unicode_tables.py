@@ -30,7 +30,7 @@ class Properties(NamedTuple):
     """Flags of every code point. Equal pages are stored once, so that the used part fits into a fast cache."""
 
     pages: npt.NDArray[np.int32]
-    """Where the flags of each page of code points begin."""
+    """Start of the flags of each page of code points."""
     flags: npt.NDArray[np.uint8]
     """The flags, page by page; the first page, which is ASCII, is the first one here."""
 

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from thresher.kernels.build.signatures import types
-from thresher.kernels.bytes.intrinsics import BYTES, INT32, INT64, OUT, TABLE32, flattened, get, helper, kernel
+from thresher.kernels.bytes.intrinsics import OUT, flattened, get, helper, kernel
 from thresher.kernels.bytes.repeats import TABLE, seen_before, table_for
-from thresher.kernels.counts.positions import positions
+from thresher.kernels.counts.positions import BATCH, Batch, batch_of
 from thresher.kernels.counts.text_counts import Count, Rows, Work
 
 _SPLIT_LINES = ("split_lines", "gopher_bullet_lines", "gopher_ellipsis_lines")
@@ -27,19 +27,16 @@ _PIECES = (
 
 def compute(work: Work, wanted: Sequence[Count], rows: Rows) -> dict[Count, Rows]:
     """Return the counts of `str.splitlines` lines and of pieces, each if one of them is wanted."""
-    texts, found = work.texts, positions(work, rows)
+    batch = batch_of(work, rows)
     names = {name for name, _ in wanted}
     counts: dict[Count, Rows] = {}
     if names.intersection(_SPLIT_LINES):
         out = np.empty((len(rows), len(_SPLIT_LINES)), dtype=np.int64)
-        _split_lines(texts.data, texts.starts, texts.ends, rows, found.first_word, found.words, found.edges, out)
+        _split_lines(batch, out)
         counts |= {(name, 0): out[:, position] for position, name in enumerate(_SPLIT_LINES)}
     if names.intersection(_PIECES):
         out = np.empty((len(rows), len(_PIECES)), dtype=np.int64)
-        table = table_for(int(found.line_feeds[rows].max(initial=0)) + 1)
-        words = (found.first_word, found.words, found.edges)
-        feeds = (found.first_feed, found.line_feeds, found.feeds, found.continuation)
-        _pieces(texts.data, texts.starts, texts.ends, rows, words, feeds, table, out)
+        _pieces(batch, table_for(int(batch.line_feeds[rows].max(initial=0)) + 1), out)
         counts |= {(name, 0): out[:, position] for position, name in enumerate(_PIECES)}
     return counts
 
@@ -85,20 +82,19 @@ def ends_with_ellipsis(data: Any, start: int, end: int) -> bool:
     return bool((one == 0x2E and two == 0x2E and three == 0x2E) or (one == 0xE2 and two == 0x80 and three == 0xA6))
 
 
-@kernel(types.void(BYTES, INT64, INT64, INT64, INT64, INT64, INT32, OUT))
-def _split_lines(
-    data: Any, starts: Any, ends: Any, rows: Any, first_word: Any, words: Any, edges: Any, out: Any
-) -> None:
+@kernel(types.void(BATCH, OUT))
+def _split_lines(batch: Batch, out: Any) -> None:
     """Fill a row of `out` for each of `rows`. Where the white space between two words contains a line end, the first
     word is the last of its line and the second the first of the next."""
-    for n in range(len(rows)):
-        row = rows[n]
-        start, end = starts[row], ends[row]
+    data, edges = batch.data, batch.edges
+    for n in range(len(batch.rows)):
+        row = batch.rows[n]
+        start, end, words = batch.starts[row], batch.ends[row], batch.words[row]
         lines = bullets = ellipses = 0
         begin, before, border = start, start, start
-        edge = 2 * first_word[row]
-        for word in range(words[row] + 1):
-            is_last = word == words[row]
+        edge = 2 * batch.first_word[row]
+        for word in range(words + 1):
+            is_last = word == words
             behind = end if is_last else start + get(edges, edge)
             ended = word == 0 or is_last
             if behind - before != 1 or get(data, before) != 0x20:
@@ -131,35 +127,23 @@ def _follow_bytes(data: Any, start: int, end: int) -> int:
     return found
 
 
-@kernel(
-    types.void(
-        BYTES,
-        INT64,
-        INT64,
-        INT64,
-        types.Tuple((INT64, INT64, INT32)),
-        types.Tuple((INT64, INT64, TABLE32, INT64)),
-        TABLE,
-        OUT,
-    )
-)
-def _pieces(data: Any, starts: Any, ends: Any, rows: Any, words: Any, feeds: Any, table: Any, out: Any) -> None:
+@kernel(types.void(BATCH, TABLE, OUT))
+def _pieces(batch: Batch, table: Any, out: Any) -> None:
     """Fill a row of `out` for each of `rows`. Lines are separated by runs of line feeds, paragraphs by runs of two or
     more in the stripped text."""
-    first_word, number_of_words, edges = words
-    first_feed, number_of_feeds, feed_positions, continuation = feeds
-    flat = flattened(feed_positions)
-    for n in range(len(rows)):
-        row = rows[n]
-        start, length = starts[row], ends[row] - starts[row]
-        feed, last_feed = 3 * first_feed[row], 3 * (first_feed[row] + number_of_feeds[row])
+    data, edges, flat = batch.data, batch.edges, flattened(batch.feeds)
+    for n in range(len(batch.rows)):
+        row = batch.rows[n]
+        start, length = batch.starts[row], batch.ends[row] - batch.starts[row]
+        first_feed, words, continuation = batch.first_feed[row], batch.words[row], batch.continuation[row]
+        feed, last_feed = 3 * first_feed, 3 * (first_feed + batch.line_feeds[row])
         # Lines.
         lines = duplicates = characters = 0
         begin, follow = 0, 0
         while True:
             is_last = feed == last_feed
             end = length if is_last else get(flat, feed)
-            follow_end = continuation[row] if is_last else get(flat, feed + 2)
+            follow_end = continuation if is_last else get(flat, feed + 2)
             if end > begin or begin == 0 or is_last:
                 lines += 1
                 if seen_before(table, 2 * n + 1, data, start + begin, start + end):
@@ -173,12 +157,12 @@ def _pieces(data: Any, starts: Any, ends: Any, rows: Any, words: Any, feeds: Any
         # Paragraphs.
         paragraphs = duplicates = characters = 0
         begin = stop = follow = follow_stop = 0
-        if number_of_words[row]:
-            edge = 2 * first_word[row]
-            begin, stop = get(edges, edge), get(edges, edge + 2 * number_of_words[row] - 1)
+        if words:
+            edge = 2 * batch.first_word[row]
+            begin, stop = get(edges, edge), get(edges, edge + 2 * words - 1)
             follow = _follow_bytes(data, start, start + begin)
-            follow_stop = continuation[row] - _follow_bytes(data, start + stop, start + length)
-        feed = 3 * first_feed[row]
+            follow_stop = continuation - _follow_bytes(data, start + stop, start + length)
+        feed = 3 * first_feed
         while feed < last_feed and get(flat, feed) < begin:
             feed += 3
         while True:

@@ -17,9 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from thresher.kernels.build.signatures import types
-from thresher.kernels.bytes.documents import BATCH, Batch, Document, batch_of
 from thresher.kernels.bytes.hash_tables import FACTOR, HALF, LOWER, OTHER_FACTOR, bits_for, new_epoch, slots_for
-from thresher.kernels.bytes.interned_words import continuations
+from thresher.kernels.bytes.interned_words import Document, continuations
 from thresher.kernels.bytes.intrinsics import (
     ALL,
     INT64,
@@ -33,7 +32,7 @@ from thresher.kernels.bytes.intrinsics import (
     put8,
     same_bytes,
 )
-from thresher.kernels.counts.positions import positions
+from thresher.kernels.counts.positions import BATCH, Batch, batch_of
 from thresher.kernels.counts.text_counts import PADDING, Count, Rows, Work
 
 _MOST_KEPT_WORDS = 1 << 18
@@ -238,8 +237,8 @@ def compute(work: Work, wanted: Sequence[Count], rows: Rows) -> dict[Count, npt.
     ordered = sorted(wanted, key=lambda count: count[1])
     out = np.zeros((len(rows), len(ordered)), dtype=np.int64)
     if len(rows) and ordered:
-        texts, found = work.texts, positions(work, rows)
-        length = int((texts.ends[rows] - texts.starts[rows]).max())
-        buffers = _buffers_for(int(found.words[rows].max()), length + 2 * PADDING)
-        _count_joined(batch_of(work, found, rows), np.array([n for _, n in ordered], dtype=np.int64), buffers, out)
+        batch = batch_of(work, rows)
+        length = int((batch.ends[rows] - batch.starts[rows]).max())
+        buffers = _buffers_for(int(batch.words[rows].max()), length + 2 * PADDING)
+        _count_joined(batch, np.array([n for _, n in ordered], dtype=np.int64), buffers, out)
     return {count: out[:, column] for column, count in enumerate(ordered)}

@@ -1,15 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Map counts to the groups that compute them. A group is the module of its name in this package; it is imported when
-first needed, because that loads (or compiles) its kernels. The module has a function `compute`, as in `Group`."""
+"""Map counts to the groups that compute them. A group is the module of its name in this package, which has a function
+`compute`, as in `text_counts.Group`. This table imports nothing: planning reads it."""
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, cast
-
-if TYPE_CHECKING:
-    from thresher.kernels.counts.text_counts import Count, Group
 
 COUNTS: dict[str, tuple[str, ...]] = {
     "characters": (
@@ -69,22 +64,8 @@ COUNTS: dict[str, tuple[str, ...]] = {
 """The names of the counts of each group."""
 GROUP_OF: dict[str, str] = {count: group for group, counts in COUNTS.items() for count in counts}
 """Group by the name of the count."""
-_LOADED: dict[str, Group] = {}
 
 
-def group_of(count: Count) -> str:
-    """Return the name of the group that computes `count`."""
-    return GROUP_OF[count[0]]
-
-
-def modules_of(counts: Iterable[Count]) -> list[str]:
+def modules_of(counts: Iterable[tuple[str, int]]) -> list[str]:
     """Return the modules that compute some counts."""
-    return [f"{__package__}.{group}" for group in dict.fromkeys(map(group_of, counts))]
-
-
-def load_group(name: str) -> Group:
-    """Return a group with its kernels loaded."""
-    group = _LOADED.get(name)
-    if group is None:
-        group = _LOADED[name] = cast("Group", importlib.import_module(f"{__package__}.{name}"))
-    return group
+    return [f"{__package__}.{group}" for group in dict.fromkeys((GROUP_OF[name] for name, _ in counts))]

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from thresher.kernels.build.signatures import types
-from thresher.kernels.bytes.intrinsics import INT64, OUT, TABLE32, flattened, get, kernel
-from thresher.kernels.counts.positions import positions
+from thresher.kernels.bytes.intrinsics import OUT, flattened, get, kernel
+from thresher.kernels.counts.positions import BATCH, Batch, batch_of
 from thresher.kernels.counts.text_counts import Count, Rows, Work
 
 _COLUMNS = ("short_lines", "long_lines")
@@ -19,35 +19,30 @@ _COLUMNS = ("short_lines", "long_lines")
 
 def compute(work: Work, wanted: Sequence[Count], rows: Rows) -> dict[Count, Rows]:
     """Return `short_lines` (not blank, of up to the length) and `long_lines` (of at least the length)."""
-    lengths = dict.fromkeys(length for _, length in wanted)
-    by_length = {length: _counted(work, rows, length) for length in lengths}
-    return {(name, length): by_length[length][:, _COLUMNS.index(name)] for name, length in wanted}
+    batch = batch_of(work, rows)
+    found: dict[Count, Rows] = {}
+    for length in {length for _, length in wanted}:
+        out = np.empty((len(rows), len(_COLUMNS)), dtype=np.int64)
+        _count(batch, length, out)
+        found |= {(name, length): out[:, column] for column, name in enumerate(_COLUMNS)}
+    return {count: found[count] for count in wanted}
 
 
-def _counted(work: Work, rows: Rows, length: int) -> Rows:
-    found, texts = positions(work, rows), work.texts
-    out = np.empty((len(rows), 2), dtype=np.int64)
-    lengths = texts.ends - texts.starts
-    by_text = np.stack([lengths, found.words, found.continuation, found.first_feed, found.line_feeds], axis=1)
-    _count(rows, by_text, found.feeds, length, out)
-    return out
-
-
-@kernel(types.void(INT64, types.Array(types.int64, 2, "C", readonly=True), TABLE32, types.int64, OUT))
-def _count(rows: Any, by_text: Any, feeds: Any, bound: int, out: Any) -> None:
+@kernel(types.void(BATCH, types.int64, OUT))
+def _count(batch: Batch, bound: int, out: Any) -> None:
     """Fill a row of `out` for each of `rows`. Each line feed stores the number of words and continuation bytes before
     it."""
-    flat = flattened(feeds)
-    for n in range(len(rows)):
-        row = rows[n]
-        length, words, continuation = by_text[row, 0], by_text[row, 1], by_text[row, 2]
-        first_feed, line_feeds = by_text[row, 3], by_text[row, 4]
+    flat = flattened(batch.feeds)
+    for n in range(len(batch.rows)):
+        row = batch.rows[n]
+        line_feeds = batch.line_feeds[row]
         short = long = 0
         begin = words_before = follow = 0
-        feed = 3 * first_feed
+        feed = 3 * batch.first_feed[row]
         for line in range(line_feeds + 1):
             if line == line_feeds:
-                end, words_end, follow_end = length, words, continuation
+                end, words_end = batch.ends[row] - batch.starts[row], batch.words[row]
+                follow_end = batch.continuation[row]
             else:
                 end, words_end = get(flat, feed), get(flat, feed + 1)
                 follow_end = get(flat, feed + 2)

@@ -14,11 +14,7 @@ import numpy as np
 
 from thresher.kernels.build.signatures import types
 from thresher.kernels.bytes.intrinsics import (
-    BYTES,
-    INT32,
-    INT64,
     OUT,
-    TABLE32,
     flattened,
     get,
     helper,
@@ -27,7 +23,7 @@ from thresher.kernels.bytes.intrinsics import (
     load8,
 )
 from thresher.kernels.bytes.repeats import TABLE, part_for, seen_before, table_for
-from thresher.kernels.counts.positions import positions
+from thresher.kernels.counts.positions import BATCH, Batch, batch_of
 from thresher.kernels.counts.text_counts import Count, Rows, Work
 
 _COLUMNS = (
@@ -60,10 +56,9 @@ _E2, _E, _DOT = 0xE2, 0x65, 0x2E
 
 def compute(work: Work, wanted: Sequence[Count], rows: Rows) -> dict[Count, Rows]:
     """Return all counts of the group."""
-    texts, found = work.texts, positions(work, rows)
+    batch = batch_of(work, rows)
     out = np.empty((len(rows), len(_COLUMNS)), dtype=np.int64)
-    table = table_for(int(found.line_feeds[rows].max(initial=0)) + 1)
-    _count(texts.data, texts.starts, texts.ends, rows, *found[:7], table, out)
+    _count(batch, table_for(int(batch.line_feeds[rows].max(initial=0)) + 1), out)
     return {(name, 0): out[:, column] for column, name in enumerate(_COLUMNS)}
 
 
@@ -122,28 +117,14 @@ def _is_read_more(data: Any, position: int) -> Any:
     return load8(data, position) | _SMALL_LETTERS == _READ_MOR and get(data, position + 8) | 0x20 == _E
 
 
-@kernel(types.void(BYTES, INT64, INT64, INT64, INT64, INT64, INT32, INT64, INT64, TABLE32, INT64, TABLE, OUT))
-def _count(
-    data: Any,
-    starts: Any,
-    ends: Any,
-    rows: Any,
-    first_word: Any,
-    words: Any,
-    edges: Any,
-    first_feed: Any,
-    line_feeds: Any,
-    feeds: Any,
-    continuation: Any,
-    table: Any,
-    out: Any,
-) -> None:
+@kernel(types.void(BATCH, TABLE, OUT))
+def _count(batch: Batch, table: Any, out: Any) -> None:
     """Fill a row of `out` for each of `rows`."""
-    flat = flattened(feeds)
-    for n in range(len(rows)):
-        row = rows[n]
-        start, length = starts[row], ends[row] - starts[row]
-        number, feed, word = line_feeds[row], 3 * first_feed[row], 2 * first_word[row]
+    data, edges, flat = batch.data, batch.edges, flattened(batch.feeds)
+    for n in range(len(batch.rows)):
+        row = batch.rows[n]
+        start, length = batch.starts[row], batch.ends[row] - batch.starts[row]
+        number, feed, word = batch.line_feeds[row], 3 * batch.first_feed[row], 2 * batch.first_word[row]
         own_table = part_for(table, number + 1)
         lines = distinct = characters = distinct_characters = bullets = unpunctuated = ellipses = 0
         begin = words_before = continuation_before = 0
@@ -153,7 +134,7 @@ def _count(
                 words_upto = integer(get(flat, feed + 3 * line + 1))
                 continuation_upto = integer(get(flat, feed + 3 * line + 2))
             else:
-                end, words_upto, continuation_upto = length, words[row], continuation[row]
+                end, words_upto, continuation_upto = length, batch.words[row], batch.continuation[row]
             if words_upto > words_before:
                 lines += 1
                 line_characters = end - begin - (continuation_upto - continuation_before)

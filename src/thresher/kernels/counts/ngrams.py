@@ -20,12 +20,23 @@ import numpy as np
 import numpy.typing as npt
 
 from thresher.kernels.build.signatures import types
-from thresher.kernels.bytes.documents import BATCH, Batch, Document, batch_of
 from thresher.kernels.bytes.hash_tables import FACTOR, HALF, LOWER, OTHER_FACTOR, bits_for, new_epoch, slots_for
-from thresher.kernels.bytes.interned_words import WORD_BUFFERS, WordBuffers, number_words
-from thresher.kernels.bytes.intrinsics import ALL, OUT, get, helper, kernel, put
-from thresher.kernels.counts.phrase_search import count_phrase, write_phrase
-from thresher.kernels.counts.positions import positions
+from thresher.kernels.bytes.interned_words import WORD_BUFFERS, Document, WordBuffers, number_words
+from thresher.kernels.bytes.intrinsics import (
+    ALL,
+    NONE,
+    ONE,
+    OUT,
+    get,
+    helper,
+    kernel,
+    load8,
+    low_bits,
+    mask_equal,
+    put,
+    trailing_zeros,
+)
+from thresher.kernels.counts.positions import BATCH, Batch, batch_of
 from thresher.kernels.counts.text_counts import PADDING, Count, Rows, Work
 
 _TOP, _DUPLICATE, _GOPHER_TOP = 0, 1, 2
@@ -34,6 +45,7 @@ _COLUMNS = {
     "duplicate_ngram_characters": _DUPLICATE,
     "gopher_top_characters": _GOPHER_TOP,
 }
+_SPACE = np.uint8(32)
 _MOST_KEPT_WORDS = 1 << 18
 """Buffers for documents of more words are not kept after the batch."""
 
@@ -176,10 +188,65 @@ def _characters(position: int, n: int, buffers: WordBuffers) -> Any:
 
 
 @helper
+def _write_phrase(document: Document, word: int, n: int, phrase: Any) -> Any:
+    """Write `n` words, separated by single spaces, to `phrase`; return its length and the position of its first space.
+
+    Without a space that is the position of the last byte.
+    """
+    length = 0
+    space = -1
+    for number in range(document.first + word, document.first + word + n):
+        if length:
+            put(phrase, length, _SPACE)
+            if space < 0:
+                space = length
+            length += 1
+        for position in range(get(document.edges, 2 * number), get(document.edges, 2 * number + 1)):
+            put(phrase, length, get(document.data, document.start + position))
+            length += 1
+    return length, (space if space >= 0 else length - 1)
+
+
+@helper
+def _count_phrase(document: Document, phrase: Any, length: int, space: int) -> int:
+    """Return how often the phrase occurs. Four of its bytes are compared first, at 64 positions at once."""
+    data = document.data
+    after = min(space + 1, length - 1)
+    first, second = get(phrase, 0), get(phrase, space)
+    third, fourth = get(phrase, after), get(phrase, length - 1)
+    found = 0
+    free = document.start
+    beyond = document.start + document.length - length + 1
+    for block in range(document.start, beyond, 64):
+        mask = mask_equal(data, block, first) & mask_equal(data, block + length - 1, fourth)
+        mask &= mask_equal(data, block + space, second) & mask_equal(data, block + after, third)
+        if beyond - block < 64:
+            mask &= low_bits(beyond - block)
+        while mask != NONE:
+            position = block + trailing_zeros(mask)
+            if position >= free and _is_phrase(data, position, phrase, length):
+                found += 1
+                free = position + length
+            mask &= mask - ONE
+    return found
+
+
+@helper
+def _is_phrase(data: Any, position: int, phrase: Any, length: int) -> bool:
+    done = 0
+    while length - done >= 8:
+        if load8(data, position + done) != load8(phrase, done):
+            return False
+        done += 8
+    left = low_bits(8 * (length - done))
+    return bool((load8(data, position + done) & left) == (load8(phrase, done) & left))
+
+
+@helper
 def _removed_characters(document: Document, position: int, n: int, buffers: WordBuffers, phrase: Any) -> Any:
     """Return the number of code points that removing every occurrence of an n-gram takes out of the text."""
-    length, space = write_phrase(document, position, n, phrase)
-    return count_phrase(document, phrase, length, space) * _characters(position, n, buffers)
+    length, space = _write_phrase(document, position, n, phrase)
+    return _count_phrase(document, phrase, length, space) * _characters(position, n, buffers)
 
 
 @helper
@@ -275,16 +342,16 @@ def _buffers_for(words: int, length: int) -> tuple[WordBuffers, NgramBuffers]:
 
 def compute(work: Work, wanted: Sequence[Count], rows: Rows) -> dict[Count, npt.NDArray[np.int64]]:
     """Return the wanted counts of n-grams of any length, all from one pass; 0 if a text has fewer than n words."""
-    texts, found = work.texts, positions(work, rows)
     out = np.zeros((len(rows), len(wanted)), dtype=np.int64)
     if len(rows):
-        most_words = int(found.words[rows].max())
+        batch = batch_of(work, rows)
+        most_words = int(batch.words[rows].max())
         longest = max((n for _, n in wanted if n <= most_words), default=0)
         columns = np.full((longest + 1, len(_COLUMNS)), -1, dtype=np.int64)
         for column, (name, n) in enumerate(wanted):
             if n <= longest:
                 columns[n, _COLUMNS[name]] = column
-        length = int((texts.ends[rows] - texts.starts[rows]).max())
+        length = int((batch.ends[rows] - batch.starts[rows]).max())
         buffers = _buffers_for(most_words, length + longest + PADDING)
-        _count_ngrams(batch_of(work, found, rows), columns, *buffers, out)
+        _count_ngrams(batch, columns, *buffers, out)
     return {count: out[:, column] for column, count in enumerate(wanted)}

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from thresher.kernels.build.signatures import types
-from thresher.kernels.bytes.intrinsics import BYTES, INT64, OUT, TABLE32, flattened, get, helper, integer, kernel
+from thresher.kernels.bytes.intrinsics import OUT, flattened, get, helper, integer, kernel
 from thresher.kernels.bytes.repeats import TABLE, part_for, seen_before, table_for
-from thresher.kernels.counts.positions import positions
+from thresher.kernels.counts.positions import BATCH, Batch, batch_of
 from thresher.kernels.counts.text_counts import Count, Rows, Work
 
 _COLUMNS = ("paragraphs", "distinct_paragraphs", "paragraph_characters", "distinct_paragraph_characters")
@@ -23,11 +23,9 @@ _COLUMNS = ("paragraphs", "distinct_paragraphs", "paragraph_characters", "distin
 
 def compute(work: Work, wanted: Sequence[Count], rows: Rows) -> dict[Count, Rows]:
     """Return all counts of the group."""
-    texts, found = work.texts, positions(work, rows)
+    batch = batch_of(work, rows)
     out = np.empty((len(rows), len(_COLUMNS)), dtype=np.int64)
-    table = table_for(int(found.line_feeds[rows].max(initial=0)) // 2 + 1)
-    by_row = (found.first_feed, found.line_feeds, found.feeds, found.continuation)
-    _count(texts.data, texts.starts, texts.ends, rows, *by_row, table, out)
+    _count(batch, table_for(int(batch.line_feeds[rows].max(initial=0)) // 2 + 1), out)
     return {(name, 0): out[:, column] for column, name in enumerate(_COLUMNS)}
 
 
@@ -42,27 +40,16 @@ def next_cut(feeds: Any, feed: int, last: int) -> int:
     return last
 
 
-@kernel(types.void(BYTES, INT64, INT64, INT64, INT64, INT64, TABLE32, INT64, TABLE, OUT))
-def _count(
-    data: Any,
-    starts: Any,
-    ends: Any,
-    rows: Any,
-    first_feed: Any,
-    line_feeds: Any,
-    feeds: Any,
-    continuation: Any,
-    table: Any,
-    out: Any,
-) -> None:
+@kernel(types.void(BATCH, TABLE, OUT))
+def _count(batch: Batch, table: Any, out: Any) -> None:
     """Fill a row of `out` for each of `rows`."""
-    flat = flattened(feeds)
-    for n in range(len(rows)):
-        row = rows[n]
-        start, length = starts[row], ends[row] - starts[row]
-        feed = first_feed[row]
-        last = feed + line_feeds[row]
-        own_table = part_for(table, line_feeds[row] // 2 + 1)
+    data, flat = batch.data, flattened(batch.feeds)
+    for n in range(len(batch.rows)):
+        row = batch.rows[n]
+        start, length = batch.starts[row], batch.ends[row] - batch.starts[row]
+        feed, feeds = batch.first_feed[row], batch.line_feeds[row]
+        last = feed + feeds
+        own_table = part_for(table, feeds // 2 + 1)
         paragraphs = distinct = characters = distinct_characters = begin = continuation_before = 0
         more = True
         while more:
@@ -71,7 +58,7 @@ def _count(
             if more:
                 end, continuation_upto = integer(get(flat, 3 * cut)), integer(get(flat, 3 * cut + 2))
             else:
-                end, continuation_upto = length, continuation[row]
+                end, continuation_upto = length, batch.continuation[row]
             own = end - begin - (continuation_upto - continuation_before)
             paragraphs += 1
             characters += own

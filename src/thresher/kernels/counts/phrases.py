@@ -17,7 +17,6 @@ from thresher.kernels.build.signatures import types
 from thresher.kernels.bytes.intrinsics import (
     ALL,
     BYTES,
-    INT64,
     ONE,
     OUT,
     TABLE32,
@@ -32,7 +31,7 @@ from thresher.kernels.bytes.intrinsics import (
     trailing_zeros,
 )
 from thresher.kernels.counts.paragraphs import next_cut
-from thresher.kernels.counts.positions import positions
+from thresher.kernels.counts.positions import BATCH, Batch, batch_of
 from thresher.kernels.counts.text_counts import Count, Rows, Work
 from thresher.kernels.edits.policy_phrases import PLACEHOLDER, POLICY_PHRASES
 
@@ -60,10 +59,8 @@ _BYTES, _PHRASES = _as_arrays((*POLICY_PHRASES, PLACEHOLDER))
 
 def compute(work: Work, wanted: Sequence[Count], rows: Rows) -> dict[Count, Rows]:
     """Return both counts."""
-    texts, found = work.texts, positions(work, rows)
     out = np.empty((len(rows), len(_COLUMNS)), dtype=np.int64)
-    by_row = (found.first_feed, found.line_feeds, found.feeds)
-    _count(texts.data, texts.starts, texts.ends, rows, *by_row, _BYTES, _PHRASES, out)
+    _count(batch_of(work, rows), _BYTES, _PHRASES, out)
     return {(name, 0): out[:, column] for column, name in enumerate(_COLUMNS)}
 
 
@@ -144,26 +141,15 @@ def _phrase_at(data: Any, begin: int, end: int, position: int, phrase: Any, phra
     return False
 
 
-@kernel(types.void(BYTES, INT64, INT64, INT64, INT64, INT64, TABLE32, BYTES, TABLE32, OUT))
-def _count(
-    data: Any,
-    starts: Any,
-    ends: Any,
-    rows: Any,
-    first_feed: Any,
-    line_feeds: Any,
-    feeds: Any,
-    phrase: Any,
-    phrases: Any,
-    out: Any,
-) -> None:
+@kernel(types.void(BATCH, BYTES, TABLE32, OUT))
+def _count(batch: Batch, phrase: Any, phrases: Any, out: Any) -> None:
     """Fill a row of `out` for each of `rows`."""
-    flat_feeds, flat_phrases = flattened(feeds), flattened(phrases)
+    data, flat_feeds, flat_phrases = batch.data, flattened(batch.feeds), flattened(phrases)
     policies = len(phrases) - 1
-    for n in range(len(rows)):
-        row = rows[n]
-        start, end = starts[row], ends[row]
-        feed, last = first_feed[row], first_feed[row] + line_feeds[row]
+    for n in range(len(batch.rows)):
+        row = batch.rows[n]
+        start, end = batch.starts[row], batch.ends[row]
+        feed, last = batch.first_feed[row], batch.first_feed[row] + batch.line_feeds[row]
         paragraphs = placeholder = 0
         counted = start  # end of the paragraphs that are counted already
         for at in range(start, end - 2, 64):

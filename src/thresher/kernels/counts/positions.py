@@ -16,10 +16,12 @@ from thresher.kernels.build.signatures import types
 from thresher.kernels.bytes.intrinsics import (
     ALL,
     BYTES,
+    INT32,
     INT64,
     NONE,
     ONE,
     OUT,
+    TABLE32,
     flattened,
     helper,
     kernel,
@@ -40,6 +42,7 @@ _COLUMNS = 4
 _AT_ONCE = 8
 """Number of edges that are written at once, even if fewer are left; the next ones overwrite the surplus. A loop that
 ends with the last edge of a block would be mispredicted."""
+_EDGES, _FEEDS = types.int32[::1], types.int32[:, ::1]
 _LAST, _TWO, _BEFORE_LAST = np.uint64(63), np.uint64(2), np.uint64(62)
 
 
@@ -66,6 +69,25 @@ class Positions(NamedTuple):
     """By row: number of white-space code points."""
 
 
+class Batch(NamedTuple):
+    """The texts of a batch with their words and line feeds, as one argument of a kernel: `Texts`, the wanted rows, and
+    fields of `Positions`."""
+
+    data: npt.NDArray[np.uint8]
+    starts: Rows
+    ends: Rows
+    rows: Rows
+    first_word: Rows
+    words: Rows
+    edges: npt.NDArray[np.int32]
+    first_feed: Rows
+    line_feeds: Rows
+    feeds: npt.NDArray[np.int32]
+    continuation: Rows
+
+
+BATCH = types.NamedTuple((BYTES, *[INT64] * 5, INT32, INT64, INT64, TABLE32, INT64), Batch)
+"""The type of a batch for kernels."""
 _LONG = 2**20
 """Longer texts are counted first to find the space that they need."""
 _ENDS_WORD = np.zeros(256, dtype=np.bool_)
@@ -103,6 +125,19 @@ def compute(work: Work, wanted: Sequence[Count], rows: Rows) -> dict[Count, Rows
     lengths = work.texts.ends[rows] - work.texts.starts[rows]
     characters = lengths - found.continuation[rows] - found.white[rows]
     return {("words", 0): found.words[rows], ("word_characters", 0): characters}
+
+
+def batch_of(work: Work, rows: Rows) -> Batch:
+    """Return the argument of a kernel for the texts of `rows`."""
+    arrays: tuple[npt.NDArray[Any], ...] = (*work.texts, rows, *positions(work, rows)[:7])
+    return Batch(*map(_only_read, arrays))
+
+
+def _only_read(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return a read-only view: inside a tuple a kernel accepts only read-only arrays."""
+    view = np.ascontiguousarray(array).view()
+    view.flags.writeable = False
+    return view
 
 
 def _nothing(texts: int) -> _Growing:
@@ -187,26 +222,12 @@ def unicode_white(data: Any, at: int) -> Any:
     return two, ogham | general | wide
 
 
-@kernel(
-    types.int64(
-        BYTES,
-        INT64,
-        INT64,
-        INT64,
-        types.int64,
-        types.int32[::1],
-        types.int32[:, ::1],
-        types.int64[:, ::1],
-        types.int64[::1],
-        OUT,
-    )
-)
+@kernel(types.int64(BYTES, INT64, INT64, INT64, types.int64, _EDGES, _FEEDS, OUT, types.int64[::1], OUT))
 def _scan(
     data: Any, starts: Any, ends: Any, rows: Any, first: int, edges: Any, feeds: Any, needs: Any, used: Any, out: Any
 ) -> int:
     """Scan texts from `rows[first]` on as long as they fit; return the index of the first one that was not scanned."""
-    edge, feed = used[0], used[1]
-    flat = flattened(feeds)
+    edge, feed, flat = used[0], used[1], flattened(feeds)
     for n in range(first, len(rows)):
         start = starts[rows[n]]
         length = ends[rows[n]] - start
@@ -258,9 +279,6 @@ def _scan(
         if in_word:
             put(edges, edge, length)
             edge += 1
-        out[n, 0] = (edge - first_edge) >> 1
-        out[n, 1] = white
-        out[n, 2] = continuation
-        out[n, 3] = feed - first_feed
+        out[n, 0], out[n, 1], out[n, 2], out[n, 3] = (edge - first_edge) >> 1, white, continuation, feed - first_feed
     used[0], used[1] = edge, feed
     return len(rows)

@@ -3,19 +3,21 @@
 the texts that still need it.
 
     counts = Counts(Texts(data, starts, ends))
-    counts.fill([("words", 0), ("top_ngram_characters", 3)], rows)
-    counts["words", 0][rows]
+    counts.of([("words", 0), ("top_ngram_characters", 3)], rows)["words", 0]
 
 Intermediate results of several groups (positions of words, numbers of equal words) are shared in `Work`.
 """
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, cast
 
 import numpy as np
 import numpy.typing as npt
+
+from thresher.kernels.counts.groups import GROUP_OF
 
 Count = tuple[str, int]
 """The name of a count and its parameter: 0 if it has none, n for n-grams, a length for short lines."""
@@ -76,18 +78,21 @@ class Counts:
         too."""
         self._expected.extend(count for count in counts if count not in self._expected)
 
+    def of(self, wanted: Sequence[Count], rows: Rows) -> dict[Count, npt.NDArray[np.int64]]:
+        """Return the wanted counts, one value for each of `rows`."""
+        self.fill(wanted, rows)
+        return {count: self._columns[count][rows] for count in wanted}
+
     def fill(self, wanted: Iterable[Count], rows: Rows) -> None:
         """Compute the wanted counts for `rows` where they are missing."""
-        from thresher.kernels.counts.groups import group_of
-
         missing: dict[str, list[Count]] = {}
         for count in wanted:
             if not self._knows(count, rows):
-                missing.setdefault(group_of(count), []).append(count)
+                missing.setdefault(GROUP_OF[count[0]], []).append(count)
         if not missing:
             return
         for count in self._expected:
-            counts = missing.get(group_of(count))
+            counts = missing.get(GROUP_OF[count[0]])
             if counts is not None and count not in counts and not self._knows(count, rows):
                 counts.append(count)
         for name, counts in missing.items():
@@ -98,8 +103,6 @@ class Counts:
         return known is not None and bool(known[rows].all())
 
     def _fill_group(self, name: str, counts: list[Count], rows: Rows) -> None:
-        from thresher.kernels.counts.groups import load_group
-
         for count, values in load_group(name).compute(self._work, counts, rows).items():
             column = self._columns.get(count)
             if column is None:
@@ -108,3 +111,14 @@ class Counts:
                 self._known[count] = np.zeros(size, dtype=np.bool_)
             column[rows] = values
             self._known[count][rows] = True
+
+
+_LOADED: dict[str, Group] = {}
+
+
+def load_group(name: str) -> Group:
+    """Return a group with its kernels loaded, or compiled: that is done when it is first needed."""
+    group = _LOADED.get(name)
+    if group is None:
+        group = _LOADED[name] = cast("Group", importlib.import_module(f"{__package__}.{name}"))
+    return group

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from thresher.kernels.build.signatures import types
-from thresher.kernels.bytes.intrinsics import BYTES, INT32, INT64, OUT, get, helper, integer, kernel
+from thresher.kernels.bytes.intrinsics import BYTES, INT32, OUT, get, helper, integer, kernel
 from thresher.kernels.bytes.punctuation import PUNCTUATION
 from thresher.kernels.bytes.unicode_tables import (
     ALPHABETIC,
@@ -23,7 +23,7 @@ from thresher.kernels.bytes.unicode_tables import (
     python_letters,
     regex_letters,
 )
-from thresher.kernels.counts.positions import positions
+from thresher.kernels.counts.positions import BATCH, Batch, batch_of
 from thresher.kernels.counts.text_counts import Count, Rows, Work
 from thresher.kernels.counts.words import code_points_in
 
@@ -39,9 +39,8 @@ def compute(work: Work, wanted: Sequence[Count], rows: Rows) -> dict[Count, Rows
     every = 0
     for name, _ in wanted:
         every |= _FLAGS[name]
-    found, table = positions(work, rows), _table(every)
     out = np.empty((len(rows), len(_COLUMNS)), dtype=np.int64)
-    _count(work.texts.data, work.texts.starts, rows, *found[:3], found.continuation, *table, every, out)
+    _count(batch_of(work, rows), *_table(every), every, out)
     return {(name, 0): out[:, column] for column, name in enumerate(_COLUMNS) if every & _FLAGS[name]}
 
 
@@ -75,31 +74,20 @@ def _flags_in(data: Any, start: int, end: int, pages: Any, flags: Any, every: in
     return found
 
 
-@kernel(types.void(BYTES, INT64, INT64, INT64, INT64, INT32, INT64, INT32, BYTES, types.int64, OUT))
-def _count(
-    data: Any,
-    starts: Any,
-    rows: Any,
-    first_word: Any,
-    words: Any,
-    edges: Any,
-    continuation: Any,
-    pages: Any,
-    flags: Any,
-    every: int,
-    out: Any,
-) -> None:
+@kernel(types.void(BATCH, INT32, BYTES, types.int64, OUT))
+def _count(batch: Batch, pages: Any, flags: Any, every: int, out: Any) -> None:
     """Fill a row of `out` for each of `rows`."""
-    for n in range(len(rows)):
-        row = rows[n]
-        base, edge = starts[row], 2 * first_word[row]
+    data, edges = batch.data, batch.edges
+    for n in range(len(batch.rows)):
+        row = batch.rows[n]
+        base, edge, is_ascii = batch.starts[row], 2 * batch.first_word[row], batch.continuation[row] == 0
         python = regex = wordy = characters = 0
-        for word in range(edge, edge + 2 * words[row], 2):
+        for word in range(edge, edge + 2 * batch.words[row], 2):
             start, end = base + get(edges, word), base + get(edges, word + 1)
             found = _flags_in(data, start, end, pages, flags, every)
             python += found & 1
             regex += (found >> 1) & 1
             if found & _WORDY:
                 wordy += 1
-                characters += code_points_in(data, start, end) if continuation[row] else end - start
+                characters += end - start if is_ascii else code_points_in(data, start, end)
         out[n, 0], out[n, 1], out[n, 2], out[n, 3] = python, regex, wordy, characters

@@ -12,8 +12,6 @@ import numpy.typing as npt
 from thresher.kernels.build.signatures import types
 from thresher.kernels.bytes.intrinsics import (
     BYTES,
-    INT32,
-    INT64,
     NONE,
     ONE,
     OUT,
@@ -26,7 +24,7 @@ from thresher.kernels.bytes.intrinsics import (
     mask_range,
     popcount,
 )
-from thresher.kernels.counts.positions import positions
+from thresher.kernels.counts.positions import BATCH, Batch, batch_of
 from thresher.kernels.counts.text_counts import Count, Rows, Work
 
 COMMON_WORDS = ("the", "be", "to", "of", "and", "that", "have", "with")
@@ -69,9 +67,8 @@ _FIRSTS = _may_be_symbol()
 
 def compute(work: Work, wanted: Sequence[Count], rows: Rows) -> dict[Count, Rows]:
     """Return all counts of the group."""
-    texts, found = work.texts, positions(work, rows)
     out = np.empty((len(rows), len(_COLUMNS)), dtype=np.int64)
-    _count(texts.data, texts.starts, rows, *found[:3], found.continuation, _COMMON_KEYS, _FIRSTS, out)
+    _count(batch_of(work, rows), _COMMON_KEYS, _FIRSTS, out)
     return {(name, 0): out[:, column] for column, name in enumerate(_COLUMNS)}
 
 
@@ -108,26 +105,16 @@ def _is_symbol(data: Any, start: int, end: int, key: Any) -> Any:
     return 2 * runs > code_points_in(data, start, end)
 
 
-@kernel(types.void(BYTES, INT64, INT64, INT64, INT64, INT32, INT64, types.uint64[::1], BYTES, OUT))
-def _count(
-    data: Any,
-    starts: Any,
-    rows: Any,
-    first_word: Any,
-    words: Any,
-    edges: Any,
-    continuation: Any,
-    common_keys: Any,
-    firsts: Any,
-    out: Any,
-) -> None:
+@kernel(types.void(BATCH, types.uint64[::1], BYTES, OUT))
+def _count(batch: Batch, common_keys: Any, firsts: Any, out: Any) -> None:
     """Fill a row of `out` for each of `rows`."""
-    for n in range(len(rows)):
-        row = rows[n]
-        base, edge = starts[row], 2 * first_word[row]
+    data, edges = batch.data, batch.edges
+    for n in range(len(batch.rows)):
+        row = batch.rows[n]
+        base, edge, is_ascii = batch.starts[row], 2 * batch.first_word[row], batch.continuation[row] == 0
         symbols = longest = common = 0
         seen = NONE
-        for word in range(edge, edge + 2 * words[row], 2):
+        for word in range(edge, edge + 2 * batch.words[row], 2):
             start, end = base + get(edges, word), base + get(edges, word + 1)
             length = end - start
             key = key_of(load8(data, start), length)
@@ -136,7 +123,7 @@ def _count(
             common += integer(hit)
             seen |= hit << np.uint64(slot)
             if length > longest:
-                longest = max(longest, code_points_in(data, start, end) if continuation[row] else length)
+                longest = max(longest, length if is_ascii else code_points_in(data, start, end))
             if get(firsts, integer(get(data, start))):
                 symbols += 1 if _is_symbol(data, start, end, key) else 0
         out[n, 0], out[n, 1], out[n, 2], out[n, 3] = symbols, longest, common, popcount(seen)

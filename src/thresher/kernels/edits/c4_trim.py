@@ -38,7 +38,7 @@ _FAR = 2**40
 
 
 class Trimming(NamedTuple):
-    """What is removed; -1 disables a limit."""
+    """The parts of a text to remove; -1 disables a limit."""
 
     remove_citations: bool
     """Remove `[1]`, `[edit]` and `[citation needed]`."""

@@ -55,7 +55,7 @@ def _everywhere(value: int) -> Any:
 
 @_primitive
 def byte_at(_typing: Any, data: Any, index: Any) -> Any:
-    """One byte as a number."""
+    """Return one byte as a number."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         position = _pointer(context, builder, signature.args[0], *arguments)

@@ -16,9 +16,8 @@ import numpy.typing as npt
 
 from thresher.kernels.build.signatures import types
 from thresher.kernels.bytes.intrinsics import BYTES, INT64, OUT, get, helper, kernel, put
-from thresher.kernels.bytes.line_feeds import find_line_feeds
-from thresher.kernels.bytes.utf8 import is_utf8
 from thresher.kernels.counts.text_counts import PADDING, Rows, Texts
+from thresher.kernels.json.chunks import find_line_feeds, is_utf8
 from thresher.kernels.json.scan import (
     BYTES_OUT,
     Bytes,

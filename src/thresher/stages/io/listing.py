@@ -3,6 +3,8 @@
 
 Input order is the byte order of paths relative to the root: the folder, the fixed part of the glob, the parent of a
 single file, the common parent of a list. A file that several entries of a list name is read once.
+
+`units_of` groups small files into units.
 """
 
 from __future__ import annotations
@@ -28,12 +30,14 @@ from thresher.core.files.filesystem import (
     open_read,
     opened_state,
 )
-from thresher.core.unit import Piece
+from thresher.core.unit import Piece, Unit, file_stem, unit_id
 from thresher.errors import InputError, UsageError
 
 PACK_FILES = 500
 """Largest number of files in a pack. Opening a tiny file takes longer than reading it, so a larger pack would keep one
 worker busy while the others are idle."""
+_SMALL = 64
+"""A file below this fraction of `blocksize` is grouped with its neighbours."""
 _GLOB_CHARACTERS = frozenset("*?[")
 
 
@@ -249,3 +253,89 @@ def open_piece(piece: Piece, start: int = 0, storage_options: StorageOptions = N
             "leave input alone during a run, then run again with --fresh"
         )
     return opened
+
+
+# -- units ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Splitting:
+    """The size of units."""
+
+    blocksize: int
+    """Bytes of a unit, unpacked if the format records that."""
+    files_per_partition: int | None = None
+    """Whole files per unit, instead of cutting by bytes."""
+    limit: int | None = None
+    """Number of records of the input to read, if the listing knows how many there are."""
+    storage_options: StorageOptions = None
+    """For URLs."""
+
+    def packs(self, weight: int) -> bool:
+        """Return True if a file of this many unpacked bytes is kept whole, to be grouped with others."""
+        return self.files_per_partition is not None or weight * _SMALL < self.blocksize
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """A file, or a part of one."""
+
+    number: int
+    """Index of the file in the input."""
+    block: int
+    """Number of the part within the file."""
+    piece: Piece
+    """The part."""
+    nbytes: int
+    """Its size."""
+    weight: int
+    """Approximate unpacked bytes."""
+    packable: bool
+    """True if it may share a unit with its neighbours."""
+    rows: int = 0
+    """Number of records, if the listing has a limit; an unreadable file counts as one."""
+    stream: bool = False
+    """True if it can only be read from front to back."""
+
+
+def whole_file(info: FileInfo) -> Piece:
+    """Return the piece that is a whole file."""
+    return Piece(path=info.path, relative=info.relative, size=info.size, version=info.version)
+
+
+def units_of(stretches: Iterator[Stretch], splitting: Splitting) -> Iterator[Unit]:
+    """Yield the units, in input order; listing stops at the record that reaches the limit."""
+    pack: list[Stretch] = []
+    weight = 0
+    left = splitting.limit
+    for stretch in stretches:
+        full = weight + stretch.weight > splitting.blocksize or len(pack) >= PACK_FILES
+        full = full and splitting.files_per_partition is None
+        if pack and (full or not stretch.packable):
+            yield _unit(pack, None)
+            pack, weight = [], 0
+        pack.append(stretch)
+        weight += stretch.weight
+        if left is not None:
+            if stretch.rows >= left:
+                yield _unit(pack, left + sum(before.rows for before in pack[:-1]))
+                return
+            left -= stretch.rows
+        if not stretch.packable or len(pack) == splitting.files_per_partition:
+            yield _unit(pack, None)
+            pack, weight = [], 0
+    if pack:
+        yield _unit(pack, None)
+
+
+def _unit(stretches: Sequence[Stretch], limit: int | None) -> Unit:
+    first = stretches[0]
+    return Unit(
+        id=unit_id(first.piece.relative, first.block),
+        order=(first.number, first.block),
+        pieces=tuple(stretch.piece for stretch in stretches),
+        stem=file_stem(first.piece.relative),
+        nbytes=sum(stretch.nbytes for stretch in stretches),
+        limit=limit,
+        stream=first.stream,
+    )

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from thresher.kernels.build import cache, module_graph
+from thresher.kernels.build import cache
 
 
 @pytest.fixture(autouse=True)
@@ -90,7 +90,7 @@ def test_the_name_changes_with_all_that_machine_code_depends_on(
 ) -> None:
     (tmp_path / "room").mkdir()
     (tmp_path / "room" / "kernel.py").write_text("one")
-    monkeypatch.setattr(module_graph, "KERNELS", str(tmp_path))
+    monkeypatch.setattr(cache, "KERNELS", str(tmp_path))
     before = cache.name_of_build.__wrapped__()
     assert cache.name_of_build.__wrapped__() == before
     if changed == "source":
@@ -112,7 +112,7 @@ def test_copies_of_the_same_sources_share_a_build_whatever_is_beside_the_kernels
         (tmp_path / place / "build").mkdir(parents=True)
         (tmp_path / place / "build" / "kernel.py").write_text("the same")
         (tmp_path / place / "build" / "compile.py").write_text(f"when and where to compile, of {place}")
-        monkeypatch.setattr(module_graph, "KERNELS", str(tmp_path / place))
+        monkeypatch.setattr(cache, "KERNELS", str(tmp_path / place))
         names.add(cache.name_of_build.__wrapped__())
     assert len(names) == 1
 
@@ -120,7 +120,7 @@ def test_copies_of_the_same_sources_share_a_build_whatever_is_beside_the_kernels
 def test_code_for_a_named_processor_is_the_same_on_every_machine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module_graph, "KERNELS", str(tmp_path))
+    monkeypatch.setattr(cache, "KERNELS", str(tmp_path))
     monkeypatch.setenv("NUMBA_CPU_NAME", "x86-64-v3")
     monkeypatch.setenv("NUMBA_CPU_FEATURES", "")
     names = set()

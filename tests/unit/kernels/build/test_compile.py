@@ -15,14 +15,20 @@ from pathlib import Path
 import pytest
 
 from tests.unit.kernels.compiled import SILENT
-from thresher.kernels.build import background, cache, compile, module_graph
-from thresher.kernels.build.markers import NATIVE_LOADING, QUICK_LOADING, is_ready
-from thresher.kernels.build.module_graph import has_kernels, modules_with_kernels, with_needed
+from thresher.kernels.build import background, cache, compile
+from thresher.kernels.build.cache import (
+    NATIVE_LOADING,
+    QUICK_LOADING,
+    has_kernels,
+    is_ready,
+    modules_with_kernels,
+    with_needed,
+)
 from thresher.kernels.build.progress import SECONDS, Announcer, BuildProgress, estimate_s
 
 NOTE = "import os\nwith open(os.environ['NOTE_IN'] + '/' + __name__.rpartition('.')[2], 'a') as file: file.write('x')\n"
 KERNEL = "\n@njit(\n'signature')\ndef f(): ...\n"
-MACHINERY = ("background", "progress", "builder", "cache", "compile", "module_graph", "markers")
+MACHINERY = ("background", "progress", "builder", "cache", "compile")
 """Modules that the package of the tests takes over."""
 
 
@@ -52,9 +58,9 @@ def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (package / "rules" / "left.py").write_text("from loops.rules.base import f as g\n" + given + KERNEL)
     needs = "from loops.rules.base import f as g\nfrom loops.rules.plain import os\n"
     (package / "rules" / "right.py").write_text(needs + given + KERNEL)
-    monkeypatch.setattr(module_graph, "KERNELS", str(package))
-    monkeypatch.setattr(module_graph, "_IMPORT", re.compile(r"^from loops\.(\w+\.\w+) import", re.MULTILINE))
-    monkeypatch.setattr(module_graph, "PACKAGE", "loops")
+    monkeypatch.setattr(cache, "KERNELS", str(package))
+    monkeypatch.setattr(cache, "_IMPORT", re.compile(r"^from loops\.(\w+\.\w+) import", re.MULTILINE))
+    monkeypatch.setattr(cache, "PACKAGE", "loops")
     monkeypatch.setattr(cache, "is_temporary", lambda: False)
     monkeypatch.setenv(cache.VARIABLE, str(folder))
     monkeypatch.setenv("NOTE_IN", str(tmp_path / "notes"))

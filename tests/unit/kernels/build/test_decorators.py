@@ -12,10 +12,10 @@ import pytest
 
 from tests.unit.kernels.compiled import compiled_and_tried
 from thresher.kernels.build import cache
-from thresher.kernels.build.markers import CHOICE, QUICK_LOADING
+from thresher.kernels.build.cache import CHOICE, QUICK_LOADING
 
 LOAD = """
-from thresher.kernels.build.markers import QUICK_LOADING
+from thresher.kernels.build.cache import QUICK_LOADING
 from thresher.kernels.counts.text_counts import Counts, Texts
 import numpy as np
 data = np.frombuffer(b"one two  three" + bytes(64), dtype=np.uint8)

@@ -17,18 +17,18 @@ import pytest
 
 from tests.unit.kernels.compiled import compiled_and_tried
 from thresher.kernels.build import cache
+from thresher.kernels.build.cache import CHOICE, NATIVE_LOADING
 from thresher.kernels.build.decorators import LateKernel
-from thresher.kernels.build.markers import CHOICE, NATIVE_LOADING
 from thresher.kernels.build.native import NativeKernel, Unsupported, load, object_code, parameters_of
 from thresher.kernels.build.signatures import types
 from thresher.kernels.bytes.intrinsics import BYTES
-from thresher.kernels.bytes.line_feeds import note_line_feeds
+from thresher.kernels.json.chunks import note_line_feeds
 
 LOADED = """
 import sys
 import numpy as np
-from thresher.kernels.bytes.line_feeds import count_line_feeds, find_line_feeds
-from thresher.kernels.bytes.utf8 import is_utf8
+from thresher.kernels.json.chunks import count_line_feeds, find_line_feeds
+from thresher.kernels.json.chunks import is_utf8
 data = np.frombuffer("one\\ntwo\\u00e4\\n".encode() + b"x" * 200 + b"\\n", dtype=np.uint8)
 print(count_line_feeds(data), find_line_feeds(data).tolist(), is_utf8(data), is_utf8(np.array([255], dtype=np.uint8)))
 print(type(count_line_feeds).__name__, "numba" in sys.modules, file=sys.stderr)
@@ -41,7 +41,7 @@ ONLY_HERE = pytest.mark.skipif(platform.machine() != "x86_64", reason="kernels n
 
 @pytest.fixture(scope="module", autouse=True)
 def _compiled() -> Iterator[None]:
-    with compiled_and_tried("bytes.line_feeds", "bytes.utf8", "counts.positions"):
+    with compiled_and_tried("json.chunks", "counts.positions"):
         yield
 
 
@@ -67,7 +67,7 @@ def test_numba_loads_kernels_where_it_is_told_to_and_they_do_the_same() -> None:
 
 IMPORTED = """
 import sys
-from thresher.kernels.bytes.utf8 import is_utf8
+from thresher.kernels.json.chunks import is_utf8
 from thresher.kernels.build import decorators
 print(type(is_utf8).__name__, "numba" in sys.modules, len(decorators._late))
 """
@@ -81,9 +81,9 @@ def test_importing_a_module_compiles_nothing(tmp_path: Path) -> None:
 COPIED = """
 import sys
 from thresher.kernels.build import cache, decorators
-from thresher.kernels.bytes import line_feeds, utf8
+from thresher.kernels.json import chunks
 assert sys.argv[1] in decorators.__file__, decorators.__file__
-kernels = [line_feeds.count_line_feeds, utf8.is_utf8]
+kernels = [chunks.count_line_feeds, chunks.is_utf8]
 print(cache.folder(), *(sum(one.stats.cache_misses.values()) if hasattr(one, "stats") else 0 for one in kernels))
 """
 
@@ -103,7 +103,7 @@ def test_a_damaged_file_is_not_run(tmp_path: Path) -> None:
     for entry in os.scandir(cache.folder()):
         if entry.name.endswith((".native", ".works", ".ready")):
             (tmp_path / entry.name).write_bytes(Path(entry.path).read_bytes())
-    file = tmp_path / "bytes.line_feeds.count_line_feeds.native"
+    file = tmp_path / "json.chunks.count_line_feeds.native"
     content = bytearray(file.read_bytes())
     content[-1] ^= 1
     file.write_bytes(content)

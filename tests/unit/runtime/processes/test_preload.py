@@ -23,7 +23,7 @@ from thresher import (
 )
 from thresher.core.planning.plan import make_plan
 from thresher.kernels.build import compile
-from thresher.kernels.build.markers import NATIVE_LOADING
+from thresher.kernels.build.cache import NATIVE_LOADING
 from thresher.runtime.processes import preload
 
 

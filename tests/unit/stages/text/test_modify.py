@@ -13,7 +13,7 @@ from thresher.core.stage_context import context_of
 from thresher.errors import UsageError
 from thresher.stages.text.columns.byte_tests import holding
 from thresher.stages.text.document_modifier import DocumentModifier
-from thresher.stages.text.modifiers.newline_normalizer import NewlineNormalizer
+from thresher.stages.text.modifiers.line_remover import NewlineNormalizer
 from thresher.stages.text.modifiers.pii_redactor import PiiRedactor
 from thresher.stages.text.modify import Modify
 

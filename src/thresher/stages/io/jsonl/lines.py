@@ -37,7 +37,7 @@ class ByteSource(Protocol):
 
 @dataclass(frozen=True)
 class CutRules:
-    """Where to split."""
+    """The positions at which to split."""
 
     position: int = 0
     """Position in the unpacked file of the first byte of the source."""

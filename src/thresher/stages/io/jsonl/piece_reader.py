@@ -23,7 +23,6 @@ from thresher.stages.io.jsonl.lines import (
     Lines,
     record_spans,
 )
-from thresher.stages.io.jsonl.standard_input import is_standard_input, open_standard_input
 from thresher.stages.io.listing import open_piece
 
 _UNREADABLE = {
@@ -87,8 +86,10 @@ def _first_records(found: Iterator[PieceCut], limit: int) -> Iterator[PieceCut]:
 
 
 def _cut_piece(piece: Piece, rules: CutRules, storage_options: StorageOptions) -> Iterator[PieceCut]:
-    whole = is_standard_input(piece)  # its size is unknown, and it cannot be split
+    whole = piece.size < 0  # standard input, which cannot be split
     if whole:
+        from thresher.stages.io.jsonl.standard_input import open_standard_input
+
         opened = open_standard_input(piece)
     else:
         opened = open_piece(piece, max(0, piece.start - 1) if not piece.row else piece.start, storage_options)

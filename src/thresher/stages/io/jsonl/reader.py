@@ -12,8 +12,8 @@ from thresher.core.documents.batch import DocumentBatch, concat_batches
 from thresher.core.task import RawChunk, Task
 from thresher.core.unit import Unit
 from thresher.stages.io.file_reader import FileReader
-from thresher.stages.io.jsonl.units import Splitting, list_jsonl_units
-from thresher.stages.io.listing import AcceptedFiles
+from thresher.stages.io.jsonl.units import list_jsonl_units
+from thresher.stages.io.listing import AcceptedFiles, Splitting
 
 if TYPE_CHECKING:
     from thresher.core.source import ReadContext, SourceItem
@@ -41,7 +41,7 @@ class JsonlReader(FileReader):
 
             stream = msgspec.structs.replace(standard_input_unit(), limit=self.limit)
             return iter([stream])
-        splitting = Splitting(self.blocksize, self.files_per_partition, self.storage_options)
+        splitting = Splitting(self.blocksize, self.files_per_partition, storage_options=self.storage_options)
         units = list_jsonl_units(self.files(), splitting)
         return units if self.limit is None else self._limited(units, self.limit)
 

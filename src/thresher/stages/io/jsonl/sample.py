@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 from thresher.core.source import ReadContext
 from thresher.core.unit import Unit
 from thresher.errors import ThresherError
-from thresher.stages.io.jsonl.units import Splitting, list_jsonl_units
+from thresher.stages.io.jsonl.units import list_jsonl_units
+from thresher.stages.io.listing import Splitting
 from thresher.stages.io.parquet.pieces import piece_table
 from thresher.stages.io.parquet.run_schema import SourceColumns
 
@@ -29,7 +30,7 @@ _CONTEXT = ReadContext(chunk_bytes=64 * 1024, max_record_bytes=2**20)
 
 def sample_columns(reader: JsonlReader) -> SourceColumns | None:
     """Return the fields of the sampled records; `None` if the input is a single unit, which needs no sample."""
-    splitting = Splitting(reader.blocksize, None, reader.storage_options)
+    splitting = Splitting(reader.blocksize, storage_options=reader.storage_options)
     files = evenly_spaced(list(reader.files()))
     units = [unit for file in files for unit in list_jsonl_units(iter([file]), splitting)]
     if len(units) < 2:

@@ -22,6 +22,7 @@ NAME = "stdin"
 BLOCK_BYTES = 8_000_000
 """Largest unit of the stream, so that output is not delayed for long."""
 _UNKNOWN_SIZE = -1
+"""The size of the piece, by which readers recognize it."""
 _tickets: list[int] = []
 """Open ends of pipes that hold one byte: the process that takes it may read standard input."""
 
@@ -45,11 +46,6 @@ def check_standard_input() -> None:
             f"file_paths: {STANDARD_STREAM!r} is standard input, which is closed or cannot be read; pipe the input in, "
             "or name a file"
         )
-
-
-def is_standard_input(piece: Piece) -> bool:
-    """Return True for the piece that `standard_input_unit` creates."""
-    return piece.size == _UNKNOWN_SIZE
 
 
 def open_standard_input(piece: Piece) -> BinaryIO:

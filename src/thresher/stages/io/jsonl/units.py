@@ -19,13 +19,11 @@ from itertools import islice
 import msgspec
 
 from thresher.core.files.filesystem import FileInfo, StorageOptions, is_url, read_start, read_starts
-from thresher.core.unit import Piece, Unit, file_stem, unit_id
+from thresher.core.unit import Unit
 from thresher.stages.io.compression.content import SNIFF_BYTES, Content, content_of
 from thresher.stages.io.compression.zstd_frames import Frame, find_frames, unpacked_size
-from thresher.stages.io.listing import PACK_FILES
+from thresher.stages.io.listing import Splitting, Stretch, units_of, whole_file
 
-_SMALL = 64
-"""A file below this fraction of `blocksize` is grouped with its neighbours."""
 _COMPRESSION_RATIO = 8
 """Assumed compression ratio of a compressed file."""
 _LARGE_FRAME = 4
@@ -33,18 +31,6 @@ _LARGE_FRAME = 4
 size."""
 _SNIFF_AT_ONCE = 64
 """Number of remote files that are sniffed at once."""
-
-
-@dataclass(frozen=True)
-class Splitting:
-    """How to split files into units."""
-
-    blocksize: int
-    """Bytes of a unit."""
-    files_per_partition: int | None = None
-    """Whole files per unit, instead of cutting by bytes."""
-    storage_options: StorageOptions = None
-    """For URLs."""
 
 
 @dataclass(frozen=True)
@@ -61,41 +47,17 @@ class _File:
     """Approximate unpacked bytes."""
 
 
-class _Pack:
-    """Small files that share a unit."""
-
-    def __init__(self) -> None:
-        self.files: list[_File] = []
-        self.weight = 0
-
-    def add(self, file: _File) -> None:
-        """Add a file."""
-        self.files.append(file)
-        self.weight += file.weight
-
-    def flush(self) -> Iterator[Unit]:
-        """Yield the unit of the collected files, if any."""
-        if self.files:
-            yield _unit_of_files(self.files)
-        self.files, self.weight = [], 0
-
-
 def list_jsonl_units(files: Iterator[FileInfo], splitting: Splitting) -> Iterator[Unit]:
     """Yield the units of `files`, in input order."""
-    pack = _Pack()
+    return units_of(_stretches(files, splitting), splitting)
+
+
+def _stretches(files: Iterator[FileInfo], splitting: Splitting) -> Iterator[Stretch]:
     for file in _sniff(files, splitting.storage_options):
-        if splitting.files_per_partition is not None:
-            pack.add(file)
-            if len(pack.files) == splitting.files_per_partition:
-                yield from pack.flush()
-        elif file.weight * _SMALL < splitting.blocksize:
-            if pack.weight + file.weight > splitting.blocksize or len(pack.files) >= PACK_FILES:
-                yield from pack.flush()
-            pack.add(file)
+        if splitting.packs(file.weight):
+            yield Stretch(file.number, 0, whole_file(file.info), file.info.size, file.weight, packable=True)
         else:
-            yield from pack.flush()
-            yield from _split(file, splitting)
-    yield from pack.flush()
+            yield from _split(file, splitting.blocksize)
 
 
 def _sniff(files: Iterator[FileInfo], storage_options: StorageOptions) -> Iterator[_File]:
@@ -119,55 +81,31 @@ def _file(number: int, info: FileInfo, head: bytes) -> _File:
     return _File(number, info, content, weight)
 
 
-def _split(file: _File, splitting: Splitting) -> Iterator[Unit]:
-    if file.content.unreadable:
-        yield _unit_of_files([file])
-    elif file.content is Content.PLAIN:
-        yield from _blocks(file, splitting.blocksize)
+def _split(file: _File, blocksize: int) -> Iterator[Stretch]:
+    frames = None
+    if file.content is Content.PLAIN:
+        starts = range(0, file.info.size, blocksize)
+        yield from (_part(file, n, start, min(start + blocksize, file.info.size)) for n, start in enumerate(starts))
+        return
+    if file.content is Content.ZSTD and not is_url(file.info.path):
+        frames = find_frames(file.info.path)
+    if frames is None or any(frame.unpacked > _LARGE_FRAME * blocksize for frame in frames):
+        piece, size, stream = whole_file(file.info), file.info.size, not file.content.unreadable
+        yield Stretch(file.number, 0, piece, size, size, packable=False, stream=stream)
     else:
-        frames = None
-        if file.content is Content.ZSTD and not is_url(file.info.path):
-            frames = find_frames(file.info.path)
-        if frames is None or any(frame.unpacked > _LARGE_FRAME * splitting.blocksize for frame in frames):
-            yield msgspec.structs.replace(_unit_of_files([file]), stream=True)
-        else:
-            yield from _frame_groups(file, frames, splitting.blocksize)
+        yield from _frame_groups(file, frames, blocksize)
 
 
-def _blocks(file: _File, blocksize: int) -> Iterator[Unit]:
-    for block, start in enumerate(range(0, file.info.size, blocksize)):
-        end = min(start + blocksize, file.info.size)
-        yield _unit(file, block, msgspec.structs.replace(_whole(file.info), start=start, end=end), end - start)
-
-
-def _frame_groups(file: _File, frames: Sequence[Frame], blocksize: int) -> Iterator[Unit]:
+def _frame_groups(file: _File, frames: Sequence[Frame], blocksize: int) -> Iterator[Stretch]:
     start, row, unpacked, block = 0, 0, 0, 0
     for number, frame in enumerate(frames):
         unpacked += frame.unpacked
         last = number == len(frames) - 1
         if unpacked - row >= blocksize or last:
-            end = file.info.size if last else frame.end
-            piece = msgspec.structs.replace(_whole(file.info), start=start, end=end, row=row)
-            yield _unit(file, block, piece, end - start)
+            yield _part(file, block, start, file.info.size if last else frame.end, row)
             start, row, block = frame.end, unpacked, block + 1
 
 
-def _unit_of_files(files: Sequence[_File]) -> Unit:
-    pieces = tuple(_whole(file.info) for file in files)
-    first = _unit(files[0], 0, pieces[0], sum(file.info.size for file in files))
-    return msgspec.structs.replace(first, pieces=pieces)
-
-
-def _unit(file: _File, block: int, piece: Piece, nbytes: int) -> Unit:
-    relative = file.info.relative
-    return Unit(
-        id=unit_id(relative, block),
-        order=(file.number, block),
-        pieces=(piece,),
-        stem=file_stem(relative),
-        nbytes=nbytes,
-    )
-
-
-def _whole(info: FileInfo) -> Piece:
-    return Piece(path=info.path, relative=info.relative, size=info.size, version=info.version)
+def _part(file: _File, block: int, start: int, end: int, row: int = 0) -> Stretch:
+    piece = msgspec.structs.replace(whole_file(file.info), start=start, end=end, row=row)
+    return Stretch(file.number, block, piece, end - start, end - start, packable=False)

@@ -18,7 +18,7 @@ from thresher.core.files.filesystem import FileInfo, StorageOptions, explained
 from thresher.core.source import ReadContext
 from thresher.core.unit import Piece
 from thresher.stages.io import compiled
-from thresher.stages.io.listing import open_piece
+from thresher.stages.io.listing import open_piece, whole_file
 
 _MAX_ROWS = 8192
 """Rows that are unpacked at once: the size recorded in a file may be far below its unpacked size."""
@@ -96,8 +96,7 @@ def column_names(files: Sequence[FileInfo], storage_options: StorageOptions = No
     """Return all columns of the files; `None` if a file cannot be read."""
     names: dict[str, None] = {}
     for info in files:
-        piece = Piece(path=info.path, relative=info.relative, size=info.size, version=info.version)
-        with open_parquet(piece, storage_options) as opened:
+        with open_parquet(whole_file(info), storage_options) as opened:
             if isinstance(opened, LostRows):
                 return None
             names.update(dict.fromkeys(opened.schema_arrow.names))

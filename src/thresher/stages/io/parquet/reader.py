@@ -14,7 +14,7 @@ from thresher.core.task import Task
 from thresher.core.unit import Piece, Unit
 from thresher.errors import InputError
 from thresher.stages.io.file_reader import FileReader
-from thresher.stages.io.listing import AcceptedFiles
+from thresher.stages.io.listing import AcceptedFiles, Splitting
 from thresher.stages.io.missing_fields import count_missing
 
 if TYPE_CHECKING:
@@ -42,13 +42,11 @@ class ParquetReader(FileReader):
     def list_units(self) -> Iterator[Unit]:
         """Return all units in input order, while listing continues; only the footers of files are read."""
         from thresher.stages.io.parquet.run_schema import SourceColumns
-        from thresher.stages.io.parquet.units import ParquetSplitting, list_parquet_units
+        from thresher.stages.io.parquet.units import list_parquet_units
 
         self._listed = SourceColumns(self.fields if self.columns_read is None else self.columns_read)
-        splitting = ParquetSplitting(
-            self.blocksize, self.files_per_partition, self.limit, self.storage_options, self._listed.note
-        )
-        return list_parquet_units(self.files(), splitting)
+        splitting = Splitting(self.blocksize, self.files_per_partition, self.limit, self.storage_options)
+        return list_parquet_units(self.files(), splitting, self._listed.note)
 
     def listed_schema(self) -> SourceColumns | None:
         """Return the columns of all files and their types."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from thresher.core.documents.records import RawLines
-    from thresher.kernels.counts.text_counts import Counts, Texts
+    from thresher.kernels.counts.text_counts import Texts
 
 Rows = npt.NDArray[np.int64]
 COLUMN = "text-column"
@@ -56,43 +56,26 @@ class PlainTexts:
         return [values[record] for record in records.tolist()]
 
 
-class _Shared:
-    """Data shared by all batches derived from one batch."""
+class TextColumn:
+    """Texts as bytes, and their counts. Columns of derived batches share everything but `rows`."""
 
-    __slots__ = ("counts", "strings", "texts")
+    __slots__ = ("_strings", "counts", "rows", "texts")
 
-    def __init__(self, texts: Texts) -> None:
+    def __init__(self, texts: Texts, rows: Rows, like: TextColumn | None = None) -> None:
+        """`like`: a column of the same texts."""
         from thresher.kernels.counts.text_counts import Counts
 
         self.texts = texts
-        self.counts = Counts(texts)
-        self.strings: dict[int, str] = {}
-        """Decoded texts by index."""
-
-
-class TextColumn:
-    """Texts as bytes, and their counts."""
-
-    __slots__ = ("_shared", "rows")
-
-    def __init__(self, shared: _Shared, rows: Rows) -> None:
-        self._shared = shared
         self.rows = rows
         """Index of each record's text; `NO_TEXT` if the column holds no string."""
+        self.counts: Counts = Counts(texts) if like is None else like.counts
+        """The counts, by the index of the text."""
+        self._strings: dict[int, str] = {} if like is None else like._strings
+        """Decoded texts by index."""
 
     def take(self, index: Rows) -> TextColumn:
         """Return the column of some of the records, without copying texts."""
-        return TextColumn(self._shared, self.rows[index])
-
-    @property
-    def texts(self) -> Texts:
-        """Return the texts, by index."""
-        return self._shared.texts
-
-    @property
-    def counts(self) -> Counts:
-        """Return the counts, by the index of the text."""
-        return self._shared.counts
+        return TextColumn(self.texts, self.rows[index], self)
 
     def has_text(self, records: Rows) -> npt.NDArray[np.bool_]:
         """Return a mask of the records that have a string in the column."""
@@ -101,7 +84,7 @@ class TextColumn:
 
     def strings(self, records: Rows) -> list[str]:
         """Return the texts of records that have one; each is decoded once."""
-        known, texts = self._shared.strings, self._shared.texts
+        known, texts = self._strings, self.texts
         data = texts.data.data
         found = []
         for row in self.rows[records].tolist():
@@ -137,7 +120,7 @@ def text_column(batch: DocumentBatch, field: str, records: Rows | None = None) -
         some = _column_of(batch.pick(records), field)
         rows = np.full(len(batch), NO_TEXT, dtype=np.int64)
         rows[records] = some.rows
-        return TextColumn(some._shared, rows)
+        return TextColumn(some.texts, rows, some)
     column = _column_of(batch, field)
     if batch.nbytes <= MOST_REMEMBERED:
         batch._memo[COLUMN, field] = column
@@ -146,7 +129,7 @@ def text_column(batch: DocumentBatch, field: str, records: Rows | None = None) -
 
 def column_of_texts(texts: Texts) -> TextColumn:
     """Return a column of texts that a stage has created, one per record."""
-    return TextColumn(_Shared(texts), np.arange(len(texts.starts), dtype=np.int64))
+    return TextColumn(texts, np.arange(len(texts.starts), dtype=np.int64))
 
 
 # -- conversion of texts to bytes -------------------------------------------------------------------------------------
@@ -199,7 +182,7 @@ def _from_lines(raw: RawLines, field: str) -> TextColumn:
         if found:
             texts = with_decoded(texts, slow[found], [values[index] for index in found])
             is_text[slow[found]] = True
-    return TextColumn(_Shared(texts), np.where(is_text, np.arange(len(raw), dtype=np.int64), NO_TEXT))
+    return TextColumn(texts, np.where(is_text, np.arange(len(raw), dtype=np.int64), NO_TEXT))
 
 
 def _from_arrow(column: pa.ChunkedArray) -> TextColumn:
@@ -227,7 +210,7 @@ def _from_arrow(column: pa.ChunkedArray) -> TextColumn:
     rows = np.arange(count, dtype=np.int64)
     if array.null_count:
         rows = np.where(array.is_valid().to_numpy(zero_copy_only=False), rows, NO_TEXT)
-    return TextColumn(_Shared(Texts(data, offsets[:-1], offsets[1:])), rows)
+    return TextColumn(Texts(data, offsets[:-1], offsets[1:]), rows)
 
 
 def _from_values(values: list[Any]) -> TextColumn:
@@ -240,4 +223,4 @@ def _from_values(values: list[Any]) -> TextColumn:
     data = bytes_of(b"".join([*(text or b"" for text in encoded), bytes(PADDING)]))
     is_text = np.array([text is not None for text in encoded], dtype=np.bool_)
     rows = np.where(is_text, np.arange(len(values), dtype=np.int64), NO_TEXT)
-    return TextColumn(_Shared(Texts(data, ends - lengths, ends)), rows)
+    return TextColumn(Texts(data, ends - lengths, ends), rows)

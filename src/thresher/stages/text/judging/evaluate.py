@@ -1,29 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Evaluation of a chain of rules over a batch: each rule judges the records that the rules before it kept.
+"""Evaluation of rules over a batch: each rule judges the records that the rules before it kept.
 
 The drop reason is therefore the first rule that rejects a record, and a rule is computed only for the records that
-reach it.
+reach it. Every stage with rules, a single one or several in a fused call, and `thresher why` use this evaluator.
 """
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from thresher.core.documents.batch import MOST_REMEMBERED, DocumentBatch, DroppedRows
-from thresher.core.scores import memo_key, score_list
+from thresher.core.scores import RuleDrops, Verdict, score_list
 from thresher.stages.text.columns.not_text import set_aside_without_text
 from thresher.stages.text.columns.text_column import COLUMN, RecordTexts, Rows, TextColumn, plain_texts, text_column
-from thresher.stages.text.judging.link import Link
-from thresher.stages.text.judging.rule import CountRule
-
-if TYPE_CHECKING:
-    from thresher.kernels.counts.text_counts import Count
+from thresher.stages.text.judging.rule import Link, threshold_of
 
 Scores = npt.NDArray[Any] | list[Any]
 """Scores of some records: an array of numbers if computed by kernels, else a list of the values that a rule
@@ -44,37 +39,13 @@ class Judgement:
     """Their scores."""
     failed: npt.NDArray[np.bool_] | None
     """Mask of those that it drops; `None`: none."""
-
-    @property
-    def left(self) -> Rows:
-        """Return the records that the next rule judges."""
-        return self.records if self.failed is None else self.records[~self.failed]
+    left: Rows
+    """The records that the next rule judges."""
 
 
-def evaluate_rules(batch: DocumentBatch, links: Sequence[Link], beside: Beside = tuple) -> list[Judgement]:
-    """Evaluate the rules on the records of a batch; `beside`: rules that will read the same texts later."""
-    parts = [_judge_piece(piece, links, beside) for piece in _pieces(batch)]
-    if len(parts) == 1:
-        return parts[0]
-    sizes = [len(piece) for piece in _pieces(batch)]
-    starts = np.cumsum([0, *sizes[:-1]])
-    return [_joined([part[n] for part in parts], starts) for n in range(len(links))]
-
-
-def score_all(batch: DocumentBatch, links: Sequence[Link]) -> None:
-    """Cache the score of every record by every rule in the batch, whatever other rules decide.
-
-    A rule that fails here is called again for the record if the record reaches it, and fails there as usual.
-    """
-    parts = [_all_scores(piece, links) for piece in _pieces(batch)]
-    for n, link in enumerate(links):
-        found = [part[n] for part in parts]
-        scores = found[0] if len(found) == 1 else [score for part in found for score in score_list(part)]
-        batch._memo[memo_key(link.column, link.text_field)] = scores
-
-
-def apply_judgements(batch: DocumentBatch, links: Sequence[Link], judgements: Sequence[Judgement]) -> DocumentBatch:
-    """Apply the judgements to the batch, in the order of the rules."""
+def judged(batch: DocumentBatch, links: Sequence[Link], beside: Beside = tuple) -> DocumentBatch:
+    """Return the records that the rules keep, with the reasons of the others and the scores in their columns."""
+    judgements = evaluate_rules(batch, links, beside)
     if any(link.score_field is not None for link in links) or any(len(j.without_text) for j in judgements):
         return _apply_one_by_one(batch, links, judgements)
     dropping = [(link, j) for link, j in zip(links, judgements, strict=True) if j.failed is not None]
@@ -82,9 +53,76 @@ def apply_judgements(batch: DocumentBatch, links: Sequence[Link], judgements: Se
         return batch
     rest = batch.take(judgements[-1].left)
     for link, judgement in dropping:
-        rows, scores = _dropped_by(judgement)
-        rest._dropped.append(DroppedRows(batch.pick(rows), link.rule, scores, link.threshold))
+        drops = _drops(link, judgement)
+        rest._dropped.append(DroppedRows(batch.pick(drops.rows), drops.rule, score_list(drops.scores), drops.threshold))
     return rest
+
+
+def evaluate_rules(batch: DocumentBatch, links: Sequence[Link], beside: Beside = tuple) -> list[Judgement]:
+    """Evaluate the rules on the records of a batch; `beside`: rules that will read the same texts later."""
+    parts = [(start, list(_judge_each(piece, links, beside))) for start, piece in _pieces(batch)]
+    if len(parts) == 1:
+        return parts[0][1]
+    return [_joined([(start, judgements[n]) for start, judgements in parts]) for n in range(len(links))]
+
+
+def score_all(batch: DocumentBatch, links: Sequence[Link]) -> None:
+    """Cache the score of every record by every rule in the batch, whatever other rules decide.
+
+    A rule that fails here is called again for the record if the record reaches it, and fails there as usual.
+    """
+    parts = [_all_scores(piece, links) for _, piece in _pieces(batch)]
+    for n, link in enumerate(links):
+        found = [part[n] for part in parts]
+        batch._memo[link.key] = found[0] if len(found) == 1 else [score for part in found for score in score_list(part)]
+
+
+# -- several stages at once -------------------------------------------------------------------------------------------
+
+
+def can_compute_verdicts(batch: DocumentBatch, links: Sequence[Link]) -> bool:
+    """Return True if the rules are formulas with bounds that do not change records, and the batch consists of lines
+    without cached scores."""
+    if batch.raw_lines is None or batch._before is not None or batch.nbytes > MOST_REMEMBERED:
+        return False
+    return all(
+        link.counted is not None
+        and link.bounded is not None
+        and link.score_field is None
+        and link.key not in batch._memo
+        for link in links
+    )
+
+
+def verdicts(batch: DocumentBatch, chains: Sequence[Sequence[Link]], scores_kept: bool) -> Iterator[Verdict]:
+    """Yield a verdict for each chain, computed on demand; none if a record has no text. `scores_kept`: the batch caches
+    the scores of all records from the first verdict to the last.
+
+    Called one by one, each stage builds a batch for the next one. That costs more than the rules themselves if these
+    are formulas over counts, so here only the indices of the records are passed on.
+    """
+    links = [link for chain in chains for link in chain]
+    everything = np.arange(len(batch), dtype=np.int64)
+    for field in dict.fromkeys(link.text_field for link in links):
+        if not text_column(batch, field).has_text(everything).all():
+            return
+    if scores_kept:
+        score_all(batch, links)
+    judgements = _judge_each(batch, links, tuple)
+    left: Rows = everything
+    for chain in chains:
+        drops = []
+        for link in chain:
+            judgement = next(judgements)
+            left = judgement.left
+            if judgement.failed is not None:
+                drops.append(_drops(link, judgement))
+        yield Verdict(left, drops)
+    for link in links:
+        batch._memo.pop(link.key, None)
+
+
+# -- what becomes of the records --------------------------------------------------------------------------------------
 
 
 def _apply_one_by_one(batch: DocumentBatch, links: Sequence[Link], judgements: Sequence[Judgement]) -> DocumentBatch:
@@ -97,116 +135,121 @@ def _apply_one_by_one(batch: DocumentBatch, links: Sequence[Link], judgements: S
         if link.score_field is not None:
             batch = batch.replace(link.score_field, score_list(judgement.scores))
         if judgement.failed is not None:
-            rows, scores = _dropped_by(judgement)
-            batch = batch.drop(index_of[rows], link.rule, scores, link.threshold)
+            drops = _drops(link, judgement)
+            batch = batch.drop(index_of[drops.rows], drops.rule, score_list(drops.scores), drops.threshold)
             index_of[judgement.left] = np.arange(len(judgement.left))
     return batch
 
 
-def _dropped_by(judgement: Judgement) -> tuple[Rows, list[Any]]:
-    assert judgement.failed is not None
-    rows = judgement.records[judgement.failed]
-    if isinstance(judgement.scores, list):
-        return rows, [judgement.scores[index] for index in np.flatnonzero(judgement.failed).tolist()]
-    return rows, judgement.scores[judgement.failed].tolist()
+def _drops(link: Link, judgement: Judgement) -> RuleDrops:
+    failed, scores = judgement.failed, judgement.scores
+    assert failed is not None, "called for a rule that drops"
+    chosen = (
+        [scores[index] for index in np.flatnonzero(failed).tolist()] if isinstance(scores, list) else scores[failed]
+    )
+    return RuleDrops(link.rule, judgement.records[failed], chosen, threshold_of(link.judge))
 
 
-# -- a large batch by pieces ------------------------------------------------------------------------------------------
-
-
-def _pieces(batch: DocumentBatch) -> Iterator[DocumentBatch]:
-    """Yield a batch that is too large to be cached in pieces, so that their texts are not in memory at the same
-    time."""
+def _pieces(batch: DocumentBatch) -> Iterator[tuple[int, DocumentBatch]]:
+    """Yield a batch that is too large to be cached in pieces, each with the index of its first record, so that their
+    texts are not in memory at the same time."""
     count = batch.num_items
     pieces = min(count, -(-batch.nbytes // MOST_REMEMBERED)) if count else 0
     if pieces <= 1:
-        yield batch
+        yield 0, batch
         return
     for rows in np.array_split(np.arange(count, dtype=np.int64), pieces):
-        yield batch.pick(rows)
+        yield int(rows[0]), batch.pick(rows)
 
 
-def _joined(parts: Sequence[Judgement], starts: npt.NDArray[Any]) -> Judgement:
+def _joined(parts: Sequence[tuple[int, Judgement]]) -> Judgement:
     """Join the judgements of one rule about the pieces of a batch."""
     moved = [
-        replace(part, without_text=part.without_text + start, records=part.records + start)
-        for part, start in zip(parts, starts, strict=True)
+        replace(part, without_text=part.without_text + start, records=part.records + start, left=part.left + start)
+        for start, part in parts
     ]
     failed = None
     if any(part.failed is not None for part in moved):
-        failed = np.concatenate([_mask(part) for part in moved])
+        failed = np.concatenate([np.zeros(len(p.records), np.bool_) if p.failed is None else p.failed for p in moved])
     return Judgement(
         np.concatenate([part.without_text for part in moved]),
         np.concatenate([part.records for part in moved]),
         [score for part in moved for score in score_list(part.scores)],
         failed,
+        np.concatenate([part.left for part in moved]),
     )
-
-
-def _mask(judgement: Judgement) -> npt.NDArray[np.bool_]:
-    return np.zeros(len(judgement.records), dtype=np.bool_) if judgement.failed is None else judgement.failed
 
 
 # -- one rule after the other -----------------------------------------------------------------------------------------
 
 
-def _judge_piece(batch: DocumentBatch, links: Sequence[Link], beside: Beside) -> list[Judgement]:
-    known = [link.scores_in(batch) for link in links]
+def _judge_each(batch: DocumentBatch, links: Sequence[Link], beside: Beside) -> Iterator[Judgement]:
+    """Yield the result of each rule, computed on demand."""
+    known = [_known_scores(link, batch) for link in links]
     texts = _texts(batch, links, known, beside)
     left: Rows = np.arange(batch.num_items, dtype=np.int64)
-    judgements = []
     for link, scores in zip(links, known, strict=True):
         judgement = _judge_by(link, scores, left, texts.get(link.text_field))
         left = judgement.left
-        judgements.append(judgement)
-    return judgements
+        yield judgement
 
 
-def _judge_by(link: Link, known: Any, records: Rows, texts: RecordTexts | None) -> Judgement:
+def _known_scores(link: Link, batch: DocumentBatch) -> Scores | None:
+    """Return the scores that need no computing: those cached in a batch, in which `None` stands for a missing score, or
+    the values of the column for a rule that judges them."""
+    if link.score is None:
+        return np.fromiter(batch.values(link.text_field), dtype=np.object_, count=batch.num_items)
+    known: Scores | None = batch._memo.get(link.key)
+    return known
+
+
+def _judge_by(link: Link, known: Scores | None, records: Rows, texts: RecordTexts | None) -> Judgement:
     none = records[:0]
     if not len(records):
-        return Judgement(none, none, [], None)
-    if known is None:
-        assert texts is not None, "made for a link whose scores are unknown"
-        has = texts.has_text(records)
-        without = none
-        if not has.all():
-            without, records = records[~has], records[has]
-        scores = _scores(link, records, texts)
-        return Judgement(without, records, scores, _failed(link, scores))
-    if not isinstance(known, list):
-        return Judgement(none, records, known[records], _failed(link, known[records]))
-    found = [known[record] for record in records.tolist()]
-    missing = np.array([index for index, score in enumerate(found) if score is None], dtype=np.int64)
+        return Judgement(none, none, [], None, none)
+    scores, has = _complete(link, known, records, texts, link.score)
     without = none
-    if len(missing):
-        assert texts is not None, "made for a link that lacks a score"
-        has = texts.has_text(records[missing])
-        filled = score_list(_scores(link, records[missing[has]], texts))
-        for index, score in zip(missing[has].tolist(), filled, strict=True):
-            found[index] = score
-        if not has.all():
-            without = records[missing[~has]]
-            gone = set(missing[~has].tolist())
-            found = [score for index, score in enumerate(found) if index not in gone]
-            records = np.delete(records, missing[~has])
-    return Judgement(without, records, found, _failed(link, found))
+    if has is not None:
+        without, records = records[~has], records[has]
+        scores = [score for score, there in zip(scores, has.tolist(), strict=True) if there]
+    failed = _failed(link, scores)
+    return Judgement(without, records, scores, failed, records if failed is None else records[~failed])
 
 
-def _scores(link: Link, records: Rows, texts: RecordTexts) -> Scores:
+def _complete(
+    link: Link, known: Scores | None, records: Rows, texts: RecordTexts | None, score: Callable[[str], Any] | None
+) -> tuple[Scores, npt.NDArray[np.bool_] | None]:
+    """Return the scores of records, those that are not known computed, by `score` if the rule is no formula; and a mask
+    of the records that have a text, `None` if no text is missing."""
+    if known is not None and not isinstance(known, list):
+        return known[records], None
+    if known is None:
+        found: list[Any] = [None] * len(records)
+        missing: Rows = np.arange(len(records), dtype=np.int64)
+    else:
+        found = [known[record] for record in records.tolist()]
+        missing = np.array([index for index, value in enumerate(found) if value is None], dtype=np.int64)
+    if not len(missing):
+        return found, None
+    assert texts is not None, "made for a link that lacks a score"
+    assert score is not None, "a rule without one judges values, which are known"
+    has = texts.has_text(records[missing])
+    open_records = records[missing[has]]
     if link.counted is not None and isinstance(texts, TextColumn):
-        return _counted(link.counted, link.needs, texts, records)
-    score = link.score
-    return [score(text) for text in texts.strings(records)]
-
-
-def _counted(rule: CountRule, needs: Sequence[Count], texts: TextColumn, records: Rows) -> npt.NDArray[Any]:
-    """Return the scores of records by the formula of a rule."""
-    if not len(records):
-        return np.zeros(0, dtype=np.int64)
-    rows, counts = texts.rows[records], texts.counts
-    counts.fill(needs, rows)
-    return rule.score_counts({count: counts[count][rows] for count in needs})
+        values: Scores = np.zeros(0, dtype=np.int64)
+        if len(open_records):
+            values = link.counted.score_counts(texts.counts.of(link.needs, texts.rows[open_records]))
+    else:
+        values = [score(text) for text in texts.strings(open_records)]
+    if len(values) == len(records):
+        return values, None
+    for index, value in zip(missing[has].tolist(), score_list(values), strict=True):
+        found[index] = value
+    if has.all():
+        return found, None
+    has_text = np.ones(len(records), dtype=np.bool_)
+    has_text[missing[~has]] = False
+    return found, has_text
 
 
 def _failed(link: Link, scores: Scores) -> npt.NDArray[np.bool_] | None:
@@ -233,63 +276,53 @@ def _are_numbers(scores: list[Any]) -> bool:
 
 def _all_scores(batch: DocumentBatch, links: Sequence[Link]) -> list[Scores]:
     """Return the scores of all records of a batch by each link; `None` for a record without one."""
-    known = [link.scores_in(batch) for link in links]
+    known = [_known_scores(link, batch) for link in links]
     texts = _texts(batch, links, known, tuple)
     everything: Rows = np.arange(batch.num_items, dtype=np.int64)
-    found: list[Scores] = []
-    for link, scores in zip(links, known, strict=True):
-        column = texts.get(link.text_field)
-        if scores is not None and not isinstance(scores, list):
-            found.append(scores)
-            continue
-        records = everything
-        if scores is not None:
-            records = np.array([record for record, score in enumerate(scores) if score is None], dtype=np.int64)
-        filled = list(scores) if scores is not None else [None] * len(everything)
-        if column is not None and len(records):
-            records = records[column.has_text(records)]
-            if link.counted is not None and isinstance(column, TextColumn):
-                values = _counted(link.counted, link.needs, column, records)
-                if len(records) == len(everything):
-                    found.append(values)
-                    continue
-                for record, value in zip(records.tolist(), values.tolist(), strict=True):
-                    filled[record] = value
-            else:
-                _fill_by_python(link, column, records, filled)
-        found.append(filled)
-    return found
+    return [
+        _complete(link, scores, everything, texts.get(link.text_field), _or_none(link.score))[0]
+        for link, scores in zip(links, known, strict=True)
+    ]
 
 
-def _fill_by_python(link: Link, texts: RecordTexts, records: Rows, filled: list[Any]) -> None:
-    for record, text in zip(records.tolist(), texts.strings(records), strict=True):
-        with contextlib.suppress(Exception):  # the code of a rule may raise anything
-            filled[record] = link.score(text)
+def _or_none(score: Callable[[str], Any] | None) -> Callable[[str], Any]:
+    """Return a function that gives `None` for a text on which the rule fails."""
+    assert score is not None, "the rules of a score sidecar score texts"
+
+    def safe(text: str) -> Any:
+        try:
+            return score(text)
+        except Exception:  # the code of a rule may raise anything
+            return None
+
+    return safe
 
 
 # -- texts for missing scores -----------------------------------------------------------------------------------------
 
 
-def _texts(batch: DocumentBatch, links: Sequence[Link], known: Sequence[Any], beside: Beside) -> dict[str, RecordTexts]:
+def _texts(
+    batch: DocumentBatch, links: Sequence[Link], known: Sequence[Scores | None], beside: Beside
+) -> dict[str, RecordTexts]:
     """Return the texts of each column for which a score is missing; only those records are decoded."""
     found: dict[str, RecordTexts] = {}
     for field in dict.fromkeys(link.text_field for link in links):
-        column: TextColumn | None = batch._memo.get((COLUMN, field))
-        if column is not None:
-            found[field] = column
-            continue
-        columns = [scores for link, scores in zip(links, known, strict=True) if link.text_field == field]
-        wanted = [link for link in (*links, *beside()) if link.text_field == field and link.counted is not None]
-        records = _open_records(batch, columns)
-        if len(records):
-            found[field] = text_column(batch, field, records) if wanted else plain_texts(batch, field, records)
-        made = found.get(field)
+        made: RecordTexts | None = batch._memo.get((COLUMN, field))
+        wanted: list[Link] = []
+        if made is None:
+            columns = [scores for link, scores in zip(links, known, strict=True) if link.text_field == field]
+            wanted = [link for link in (*links, *beside()) if link.text_field == field and link.counted is not None]
+            records = _open_records(batch, columns)
+            if not len(records):
+                continue
+            made = text_column(batch, field, records) if wanted else plain_texts(batch, field, records)
+        found[field] = made
         if isinstance(made, TextColumn):
-            made.counts.expect(need for link in wanted for need in link.needs)
+            made.counts.expect([need for link in wanted or links if link.text_field == field for need in link.needs])
     return found
 
 
-def _open_records(batch: DocumentBatch, columns: Sequence[Any]) -> Rows:
+def _open_records(batch: DocumentBatch, columns: Sequence[Scores | None]) -> Rows:
     """Return the records that lack a score in one of the columns."""
     if any(scores is None for scores in columns):
         return np.arange(batch.num_items, dtype=np.int64)

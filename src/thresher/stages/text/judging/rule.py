@@ -1,14 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Base classes of rules, which score documents and decide which to keep, and the functions for their formulas."""
+"""Rules, which score documents and decide which to keep: their base classes, the functions for their formulas, and the
+links of the chain that a stage builds from them."""
 
 from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from thresher.core.arguments.construction import check_constructor
+from thresher.core.scores import memo_key
 from thresher.errors import UsageError
 from thresher.stages.text.columns.segmenters import checked_language, is_segmented, load_segmenter, words_of
 
@@ -109,23 +113,51 @@ def shares(part: npt.NDArray[np.int64], whole: npt.NDArray[np.int64], of_nothing
     return found
 
 
-class CountRule(DocumentFilter):
-    """A rule with two equivalent definitions: `score_document` in plain Python, and `score_counts` over counts.
+class Share(NamedTuple):
+    """The formula of a score that is a count, or one count divided by another."""
 
-    `score_document` is the reference, and never fails, whatever the text. `score_counts` is the fast implementation.
+    part: str
+    """The name of the count."""
+    whole: str = ""
+    """The name of the count by which it is divided, if any."""
+    of_nothing: float = 0.0
+    """The score where that one is 0."""
+
+
+class CountRule(DocumentFilter):
+    """A rule with two equivalent definitions: `score_document` in plain Python, and a formula over counts.
+
+    `score_document` is the reference, and never fails, whatever the text. The formula is the fast implementation:
+    `formula`, or `counts` and `score_counts` if a quotient of two counts cannot express it.
     """
 
-    def counts(self) -> tuple[Count, ...] | None:
-        """Return the counts that the formula needs; `None` if only `score_document` supports these parameters."""
-        raise TypeError(f"{type(self).__name__} must define counts()")
+    formula: ClassVar[Share | None] = None
+    """The score in terms of counts without a parameter."""
+    at_least: ClassVar[str] = ""
+    """The attribute that holds the smallest score that is kept, if there is one."""
+    at_most: ClassVar[str] = ""
+    """The attribute that holds the largest score that is kept, if there is one."""
 
-    def score_counts(self, counts: Mapping[Count, npt.NDArray[np.int64]]) -> npt.NDArray[Any]:
+    def counts(self) -> Needed | None:
+        """Return the counts that the formula needs; `None` if only `score_document` supports these parameters."""
+        if self.formula is None:
+            raise TypeError(f"{type(self).__name__} must define formula, or counts() and score_counts()")
+        part, whole, _ = self.formula
+        return ((part, 0), (whole, 0)) if whole else ((part, 0),)
+
+    def score_counts(self, counts: Counted) -> Scores:
         """Return the scores of many documents: one float64 or int64 each, equal to the result of `score_document`."""
-        raise TypeError(f"{type(self).__name__} must define score_counts(counts)")
+        if self.formula is None:
+            raise TypeError(f"{type(self).__name__} must define formula, or counts() and score_counts()")
+        part, whole, of_nothing = self.formula
+        return shares(counts[part, 0], counts[whole, 0], of_nothing) if whole else counts[part, 0]
 
     def allowed(self) -> tuple[float, float]:
         """Return the smallest and the largest score that is kept."""
-        raise TypeError(f"{type(self).__name__} must define allowed()")
+        if not self.at_least and not self.at_most:
+            raise TypeError(f"{type(self).__name__} must define at_least, at_most or allowed()")
+        low = getattr(self, self.at_least) if self.at_least else -math.inf
+        return low, getattr(self, self.at_most) if self.at_most else math.inf
 
     def keep_document(self, score: Any) -> bool:
         """Return True if the score is within the bounds."""
@@ -139,7 +171,7 @@ def is_counted(judge: Any) -> bool:
     if not isinstance(judge, CountRule) or "score_document" in vars(judge) or "score_counts" in vars(judge):
         return False
     order = type(judge).__mro__
-    formula = next(index for index, cls in enumerate(order) if "score_counts" in vars(cls))
+    formula = next(index for index, cls in enumerate(order) if vars(cls).keys() & {"score_counts", "formula"})
     plain = next(index for index, cls in enumerate(order) if "score_document" in vars(cls))
     return formula <= plain and judge.counts() is not None
 
@@ -169,7 +201,7 @@ class WordRule(CountRule):
 
     def word_counts(self) -> Needed | None:
         """Return the counts that the formula needs if white space separates words."""
-        raise TypeError(f"{type(self).__name__} must define word_counts()")
+        return super().counts()
 
     def _words(self, text: str) -> list[str]:
         return words_of(text, self.lang)
@@ -180,3 +212,92 @@ def checked_size(rule: str, n: Any) -> int:
     if not isinstance(n, int) or isinstance(n, bool) or n < 1:
         raise UsageError(f"{rule}.n: {n!r} is not a number of words; give 1 or more")
     return n
+
+
+# -- rules in a chain -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Link:
+    """One rule of a chain, as a stage builds it from the user's arguments."""
+
+    rule: str
+    """The name in reports."""
+    judge: Any
+    """The object or function that scores or decides."""
+    score: Callable[[str], Any] | None
+    """Computes the score of a text; `None`: the value of the column is the score."""
+    keep: Callable[[Any], Any] | None
+    """Decides whether to keep a score; `None` keeps everything."""
+    text_field: str
+    """The column that it reads."""
+    score_field: str | None
+    """The column that receives the scores, if any."""
+    invert: bool
+    """True if the decision is inverted."""
+    key: tuple[str, str]
+    """The key under which a batch caches its scores."""
+    counted: CountRule | None = None
+    """The rule, if kernels can compute its scores."""
+    needs: Needed = ()
+    """The counts that it needs."""
+    bounded: CountRule | None = None
+    """The rule, if two bounds determine what it keeps."""
+
+
+def make_link(
+    judge: Any, functions: Functions, rule: str, fields: tuple[str, str | None], invert: bool, column: str
+) -> Link:
+    """Create a link of a chain; `fields` are the columns of text and score, `column` is that of the score sidecar."""
+    score, keep = functions
+    counted = judge if score is not None and is_counted(judge) else None
+    bounded = judge if score is not None and keep is not None and keeps_by_bounds(judge) else None
+    needs = () if counted is None else counted.counts() or ()
+    return Link(rule, judge, score, keep, *fields, invert, memo_key(column, fields[0]), counted, needs, bounded)
+
+
+Functions = tuple[Callable[[str], Any] | None, Callable[[Any], Any] | None]
+"""The functions of a rule that a stage calls: for the score of a text, and for the decision on a score."""
+
+
+def filter_functions(stage: str, judge: Any, parameter: str = "filter_obj") -> Functions:
+    """Return the functions of a rule that scores and drops."""
+    score, keep = getattr(judge, "score_document", None), getattr(judge, "keep_document", None)
+    if not callable(score) or not callable(keep):
+        raise UsageError(
+            f"{stage}.{parameter}: {judge!r} is not a DocumentFilter; "
+            "it needs score_document(text) and keep_document(score)"
+        )
+    return score, keep
+
+
+def score_functions(stage: str, judge: Any) -> Functions:
+    """Return the function of a rule that only scores: a function itself, or the `score_document` of a rule."""
+    if callable(getattr(judge, "score_document", None)):
+        return filter_functions(stage, judge, "score_fn")[0], None
+    if not callable(judge):
+        raise UsageError(f"{stage}.score_fn: {judge!r} is neither a function of a text nor a DocumentFilter")
+    return judge, None
+
+
+def value_functions(stage: str, judge: Any) -> Functions:
+    """Return the function that decides on a value: a function itself, or the `keep_document` of a rule."""
+    keep = getattr(judge, "keep_document", judge)
+    if not callable(keep):
+        raise UsageError(f"{stage}.filter_fn: {judge!r} is neither a function of a value nor a DocumentFilter")
+    return None, keep
+
+
+def rule_name(judge: Any) -> str:
+    """Return the name of a rule or function in reports."""
+    if callable(getattr(judge, "keep_document", None)):
+        own = getattr(judge, "name", None)
+        return own if isinstance(own, str) and own else type(judge).__name__
+    name = getattr(judge, "__name__", "")
+    return name if name and name != "<lambda>" else "Filter"
+
+
+def threshold_of(judge: Any) -> Any:
+    """Return the threshold of a rule, for reports."""
+    thresholds = getattr(judge, "thresholds", None)
+    return (thresholds() or None) if callable(thresholds) else None

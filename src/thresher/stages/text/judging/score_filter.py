@@ -11,23 +11,26 @@ from typing import Any
 
 from thresher.core.documents.batch import DocumentBatch
 from thresher.core.resources import NodeInfo, WorkerMetadata
-from thresher.core.scores import JudgingStage, ScoredRule, Verdict, column_name
+from thresher.core.scores import JudgingStage, ScoredRule, Verdict, column_name, score_list
 from thresher.core.stage import ProcessingStage
+from thresher.errors import UsageError
 from thresher.stages.text.columns.chain import as_chain, chain_problems, field_name, per_link, unique_names
-from thresher.stages.text.judging.link import (
+from thresher.stages.text.judging.rule import (
+    CountRule,
+    DocumentFilter,
+    Functions,
     Link,
-    filter_link,
-    keep_function,
+    filter_functions,
+    make_link,
     rule_name,
-    score_fields,
-    score_link,
+    score_functions,
     threshold_of,
+    value_functions,
 )
-from thresher.stages.text.judging.rule import CountRule, DocumentFilter
 
 
-class TextJudge(JudgingStage[DocumentBatch, DocumentBatch]):
-    """Base of `Score` and `ScoreFilter`: a chain of rules over the texts of a batch."""
+class RuleChain(JudgingStage[DocumentBatch, DocumentBatch]):
+    """Base of `Score`, `Filter` and `ScoreFilter`: a chain of rules over the records of a batch."""
 
     looks_at_inputs_only = True
 
@@ -37,9 +40,34 @@ class TextJudge(JudgingStage[DocumentBatch, DocumentBatch]):
     def make_links(self) -> list[Link]:
         """Return the rules in order."""
 
+    def _make_links(
+        self, functions: Callable[[str, Any], Functions], fields: str, score_fields: Sequence[str | None]
+    ) -> list[Link]:
+        """Return a link for each rule; `fields` is the parameter that names the columns to read."""
+        kind, count = type(self).__name__, len(self._judges)
+        columns = [field_name(kind, fields, name) for name in per_link(kind, fields, getattr(self, fields), count)]
+        inverted = per_link(kind, "invert", vars(self).get("invert", False), count)
+        rules = unique_names([rule_name(judge) for judge in self._judges])
+        links = zip(self._judges, rules, columns, score_fields, inverted, strict=True)
+        return [
+            make_link(judge, functions(kind, judge), rule, (column, score), bool(invert), column_name(self.name, rule))
+            for judge, rule, column, score, invert in links
+        ]
+
+    def _score_fields(self, given: Any) -> list[Any]:
+        """Return a column per rule; two rules cannot write to one column."""
+        kind, count = type(self).__name__, len(self._judges)
+        names = per_link(kind, "score_field", given, count)
+        written = [name for name in names if name is not None]
+        if len(set(written)) != len(written):
+            raise UsageError(
+                f"{kind}.score_field: {given!r} for a chain of {count}; give a list of {count} different names"
+            )
+        return [None if name is None else field_name(kind, "score_field", name) for name in names]
+
     def links(self) -> list[Link]:
         """Return the rules in order; they are rebuilt only after a change of the stage's name, rules or columns."""
-        own = (vars(self).get(name) for name in ("text_field", "score_field", "invert"))
+        own = (vars(self).get(name) for name in ("text_field", "score_field", "filter_field", "invert"))
         key = (self.name, *own, *self._judges)
         made: tuple[Any, list[Link]] | None = self.__dict__.get("_made_links")
         if made is None or len(made[0]) != len(key) or any(a is not b for a, b in zip(made[0], key, strict=True)):
@@ -50,7 +78,7 @@ class TextJudge(JudgingStage[DocumentBatch, DocumentBatch]):
         return {name: value for name, value in self.__dict__.items() if name != "_made_links"}
 
     def inputs(self) -> tuple[list[str], list[str]]:
-        """Return the columns that hold the texts."""
+        """Return the columns that are judged."""
         return ["data"], list(dict.fromkeys(link.text_field for link in self.make_links()))
 
     def outputs(self) -> tuple[list[str], list[str]]:
@@ -79,43 +107,54 @@ class TextJudge(JudgingStage[DocumentBatch, DocumentBatch]):
         return ["thresher.stages.text.judging.evaluate", *modules_of(counts), "thresher.kernels.json.text"]
 
     def needs_arrow(self) -> bool:
-        """Return True if scores are written to columns; texts alone are found in the lines."""
-        return not self.only_judges or bool(self.outputs()[1])
+        """Return False if the rules only read texts, which are found in the lines."""
+        return not self.only_judges or any(link.score is None or link.score_field for link in self.make_links())
 
     def process(self, task: DocumentBatch) -> DocumentBatch:
         """Judge every document by the rules in order; the first one that rejects it is the drop reason."""
-        from thresher.stages.text.judging.evaluate import apply_judgements, evaluate_rules, score_all
+        from thresher.stages.text.judging.evaluate import judged, score_all
 
         links = self.links()
         if self.also_scores is not None:
-            others = [stage for stage in self.also_scores if isinstance(stage, TextJudge)]
-            score_all(task, [*links, *(link for stage in others for link in stage.links())])
-        return apply_judgements(task, links, evaluate_rules(task, links, self._links_beside))
+            score_all(task, [*links, *_links_of(self.also_scores)])
+        return judged(task, links, lambda: _links_of(self.beside))
 
     def verdicts(self, batch: DocumentBatch) -> Iterator[Verdict]:
         """Yield the verdicts of this stage and those of `beside`, if formulas over counts determine all of them."""
-        from thresher.stages.text.judging.verdicts import can_compute_verdicts, verdicts
+        from thresher.stages.text.judging.evaluate import can_compute_verdicts, verdicts
 
         stages = (self, *self.beside)
-        chains = [stage.links() for stage in stages if isinstance(stage, TextJudge) and stage.only_judges]
-        if len(chains) < len(stages) or not can_compute_verdicts(batch, chains):
+        chains = [stage.links() for stage in stages if isinstance(stage, RuleChain) and stage.only_judges]
+        if len(chains) < len(stages) or not can_compute_verdicts(batch, [link for chain in chains for link in chain]):
             return iter(())
         return verdicts(batch, chains, scores_kept=self.also_scores is not None)
-
-    def _links_beside(self) -> list[Link]:
-        return [link for stage in self.beside if isinstance(stage, TextJudge) for link in stage.links()]
 
     @property
     def only_judges(self) -> bool:
         """Return False if a subclass has its own `process`."""
-        return type(self).process is TextJudge.process
+        return type(self).process is RuleChain.process
 
     def scored_rules(self) -> list[ScoredRule]:
         """Return the rules as the score sidecar names them."""
-        return [ScoredRule(link.rule, link.judge, link.text_field, link.score_field) for link in self.make_links()]
+        return [
+            ScoredRule(link.rule, link.judge, link.text_field, link.score_field)
+            for link in self.make_links()
+            if link.score is not None
+        ]
 
 
-class ScoreFilter(TextJudge):
+def _links_of(stages: Sequence[JudgingStage[Any, Any]]) -> list[Link]:
+    return [link for stage in stages if isinstance(stage, RuleChain) for link in stage.links()]
+
+
+def _call_each(judges: Sequence[Any], method: str) -> None:
+    for judge in judges:
+        found = getattr(judge, method, None)
+        if callable(found):
+            found()
+
+
+class ScoreFilter(RuleChain):
     """Score each document's text and drop the documents that a rule rejects; a list of rules is applied in order."""
 
     def __init__(
@@ -132,25 +171,10 @@ class ScoreFilter(TextJudge):
 
     def make_links(self) -> list[Link]:
         """Return the rules in order."""
-        count, kind = len(self._judges), type(self).__name__
-        texts = per_link(kind, "text_field", self.text_field, count)
-        scores = score_fields(kind, self.score_field, count)
-        inverted = per_link(kind, "invert", self.invert, count)
-        rules = unique_names([rule_name(judge) for judge in self._judges])
-        return [
-            filter_link(
-                kind,
-                judge,
-                rules[n],
-                (field_name(kind, "text_field", texts[n]), scores[n]),
-                bool(inverted[n]),
-                column_name(self.name, rules[n]),
-            )
-            for n, judge in enumerate(self._judges)
-        ]
+        return self._make_links(filter_functions, "text_field", self._score_fields(self.score_field))
 
 
-class Score(TextJudge):
+class Score(RuleChain):
     """Write the score of each document's text, by a function or a rule, into a column; nothing is dropped."""
 
     def __init__(
@@ -166,26 +190,12 @@ class Score(TextJudge):
 
     def make_links(self) -> list[Link]:
         """Return the rules in order."""
-        count, kind = len(self._judges), type(self).__name__
-        texts = per_link(kind, "text_field", self.text_field, count)
-        scores = [field_name(kind, "score_field", name) for name in score_fields(kind, self.score_field, count)]
-        rules = unique_names([rule_name(judge) for judge in self._judges])
-        return [
-            score_link(
-                kind,
-                judge,
-                rules[n],
-                (field_name(kind, "text_field", texts[n]), scores[n]),
-                column_name(self.name, rules[n]),
-            )
-            for n, judge in enumerate(self._judges)
-        ]
+        scores = [field_name(type(self).__name__, "score_field", f) for f in self._score_fields(self.score_field)]
+        return self._make_links(score_functions, "text_field", scores)
 
 
-class Filter(JudgingStage[DocumentBatch, DocumentBatch]):
+class Filter(RuleChain):
     """Keep documents by the value of a column, as a function or the `keep_document` of a rule decides."""
-
-    looks_at_inputs_only = True
 
     def __init__(
         self,
@@ -196,47 +206,11 @@ class Filter(JudgingStage[DocumentBatch, DocumentBatch]):
         """`filter_fn` receives the value, or `None` for a record without one; a list of functions is a chain."""
         self.filter_fn, self.filter_field, self.invert = filter_fn, filter_field, invert
         self._judges = as_chain("Filter", "filter_fn", filter_fn)
-        for judge in self._judges:
-            keep_function(judge)
-        self._fields = [field_name("Filter", "filter_field", name) for name in self._spread("filter_field")]
-        self._inverted = [bool(flag) for flag in self._spread("invert")]
+        self.make_links()
 
-    @property
-    def only_judges(self) -> bool:
-        """Return False if a subclass has its own `process`."""
-        return type(self).process is Filter.process
-
-    def _spread(self, parameter: str) -> list[Any]:
-        return per_link("Filter", parameter, getattr(self, parameter), len(self._judges))
-
-    def inputs(self) -> tuple[list[str], list[str]]:
-        """Return the columns that are judged."""
-        return ["data"], list(dict.fromkeys(self._fields))
-
-    def check_before_run(self) -> list[str]:
-        """Return the problems that the rules report."""
-        return chain_problems(self._judges)
-
-    def setup(self, worker_metadata: WorkerMetadata | None = None) -> None:
-        """Load the models of the rules."""
-        _call_each(self._judges, "load_model")
-
-    def process(self, task: DocumentBatch) -> DocumentBatch:
-        """Judge every record by the functions in order."""
-        rules = unique_names([rule_name(judge) for judge in self._judges])
-        for rule, judge, field, invert in zip(rules, self._judges, self._fields, self._inverted, strict=True):
-            keep, values = keep_function(judge), task.values(field)
-            dropped = [row for row, value in enumerate(values) if bool(keep(value)) is invert]
-            if dropped:
-                task = task.drop(dropped, rule, [values[row] for row in dropped], threshold_of(judge))
-        return task
-
-
-def _call_each(judges: Sequence[Any], method: str) -> None:
-    for judge in judges:
-        found = getattr(judge, method, None)
-        if callable(found):
-            found()
+    def make_links(self) -> list[Link]:
+        """Return the functions in order."""
+        return self._make_links(value_functions, "filter_field", [None] * len(self._judges))
 
 
 # -- rule sets ------------------------------------------------------------------------------------------------------
@@ -292,22 +266,13 @@ class Judged:
 
 def judged_rules(stage: ProcessingStage[Any, Any], batch: DocumentBatch) -> list[Judged]:
     """Return the result of every rule of a stage for the first document of a batch; empty for a stage without rules."""
-    if isinstance(stage, TextJudge):
-        return [_judged_text(link, batch) for link in stage.links()]
-    if isinstance(stage, Filter):
-        rules = zip(stage._judges, stage._fields, stage._inverted, strict=True)
-        return [_judged_value(judge, batch.values(name)[0], inverted) for judge, name, inverted in rules]
-    return []
+    if not isinstance(stage, RuleChain):
+        return []
+    from thresher.stages.text.judging.evaluate import evaluate_rules
 
-
-def _judged_text(link: Link, batch: DocumentBatch) -> Judged:
-    text = batch.values(link.text_field)[0]
-    if not isinstance(text, str):
-        return Judged(link.rule, None, link.threshold, False)
-    score = link.score(text)
-    kept = link.keep is None or bool(link.keep(score)) is not link.invert
-    return Judged(link.rule, score, link.threshold, kept)
-
-
-def _judged_value(judge: Any, value: Any, inverted: bool) -> Judged:
-    return Judged(rule_name(judge), value, threshold_of(judge), bool(keep_function(judge)(value)) is not inverted)
+    found = []
+    for link in stage.links():
+        judgement = evaluate_rules(batch.pick([0]), [link])[0]
+        score = None if len(judgement.without_text) else score_list(judgement.scores)[0]
+        found.append(Judged(link.rule, score, threshold_of(link.judge) if link.keep else None, len(judgement.left) > 0))
+    return found

@@ -1,21 +1,45 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Repair of damaged text: wrong encodings, HTML entities, control characters."""
+"""Repair and normalization of Unicode."""
 
 from __future__ import annotations
 
 import re
+import unicodedata
 from typing import TYPE_CHECKING, Any, Literal
 
 from thresher.errors import MissingPackageError, UsageError, refusals
-from thresher.stages.text.columns.byte_tests import for_each
+from thresher.stages.text.columns.byte_tests import for_each, not_ascii
 from thresher.stages.text.document_modifier import DocumentModifier
-from thresher.stages.text.modifiers.unicode_normalizer import FORMS, NormalForm
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
     from thresher.kernels.counts.text_counts import Texts
+
+
+NormalForm = Literal["NFC", "NFD", "NFKC", "NFKD"]
+FORMS: tuple[NormalForm, ...] = ("NFC", "NFD", "NFKC", "NFKD")
+
+
+class UnicodeNormalizer(DocumentModifier):
+    """Convert each text to a Unicode normalization form."""
+
+    def __init__(self, form: NormalForm = "NFC") -> None:
+        """`form`: `NFC` composes letters and marks, `NFD` decomposes them; `NFKC` and `NFKD` also replace compatibility
+        characters (`ﬁ`, `²`, full-width letters) with plain ones."""
+        if form not in FORMS:
+            raise UsageError(f"UnicodeNormalizer.form: {form!r} is not a normal form; there is {', '.join(FORMS)}")
+        self.form = form
+
+    def modify_document(self, text: str) -> str:
+        """Return the text in its normal form."""
+        return unicodedata.normalize(self.form, text)
+
+    def may_change(self, texts: Texts) -> npt.NDArray[np.bool_]:
+        """Return a mask of the texts with non-ASCII characters; ASCII is in every normal form."""
+        return not_ascii(texts)
+
 
 _CONTROLS = bytes(code for code in (*range(32), 127) if code not in b"\t\n")
 _CONTROL = re.compile(f"[{re.escape(_CONTROLS.decode())}]")

@@ -15,7 +15,7 @@ from tests.unit.stages.text.modifiers.any_text import as_bytes
 from thresher.core.documents.batch import DocumentBatch, concat_batches
 from thresher.core.stage_context import context_of
 from thresher.stages.text.columns.late_texts import with_texts
-from thresher.stages.text.modifiers.newline_normalizer import NewlineNormalizer
+from thresher.stages.text.modifiers.line_remover import NewlineNormalizer
 from thresher.stages.text.modifiers.pii_redactor import PiiRedactor
 from thresher.stages.text.modifiers.url_remover import UrlRemover
 from thresher.stages.text.modify import Modify

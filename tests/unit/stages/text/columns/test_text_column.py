@@ -57,7 +57,7 @@ def test_every_arrow_type_of_strings_gives_its_values_also_where_it_is_a_slice(
     batch = DocumentBatch(pa.table({"text": pa.chunked_array([c for c in chunks if len(c)], kind)}))
     column = text_column(batch, "text")
     assert texts_of(column) == values
-    texts = column._shared.texts
+    texts = column.texts
     assert all(end + PADDING <= len(texts.data) for end in texts.ends.tolist())
 
 
@@ -70,13 +70,13 @@ def test_python_values_give_their_strings(values: list[Any]) -> None:
 def test_an_arrow_column_with_room_behind_it_is_not_copied() -> None:
     array = pa.array(["one", "two", "x" * 100], pa.large_string())
     column = text_column(DocumentBatch(pa.table({"text": array[:2]})), "text")
-    assert column._shared.texts.data.ctypes.data == array.buffers()[2].address
+    assert column.texts.data.ctypes.data == array.buffers()[2].address
     assert texts_of(column) == ["one", "two"]
 
 
 def test_kernels_may_take_every_buffer_for_one_that_can_be_written_to() -> None:
     for batch in (batch_of([{"text": "a"}]), DocumentBatch(pa.table({"text": ["a" * 200, "b"]}))):
-        assert text_column(batch, "text")._shared.texts.data.flags.writeable
+        assert text_column(batch, "text").texts.data.flags.writeable
 
 
 def test_a_missing_column_has_no_texts() -> None:
@@ -89,7 +89,8 @@ def test_records_that_are_left_keep_their_texts_and_counts_without_a_copy() -> N
     column = text_column(batch, "text")
     assert text_column(batch, "text") is column
     fewer = text_column(batch.take([2, 0]), "text")
-    assert fewer._shared is column._shared
+    assert fewer.texts is column.texts
+    assert fewer.counts is column.counts
     assert texts_of(fewer) == ["c", "a"]
     gone = batch.drop([0], "rule")._dropped[0].batch
     assert texts_of(text_column(gone, "text")) == ["a"]

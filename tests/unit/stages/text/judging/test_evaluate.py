@@ -19,7 +19,7 @@ from thresher.core.documents.batch import DocumentBatch
 from thresher.core.pipeline import Pipeline
 from thresher.core.planning.plan import make_plan
 from thresher.core.scores import memo_key
-from thresher.kernels.counts import groups
+from thresher.kernels.counts import groups, text_counts
 from thresher.kernels.counts.text_counts import Count, Work
 from thresher.runtime.worker.score_keeper import introduce
 from thresher.stages.io.jsonl.reader import JsonlReader
@@ -90,7 +90,7 @@ def told(batch: DocumentBatch) -> tuple[Any, Any, Any]:
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, list[Count], list[int]]]:
     """What groups are asked for, and for which texts."""
     calls: list[tuple[str, list[Count], list[int]]] = []
-    load = groups.load_group
+    load = text_counts.load_group
 
     class Spy:
         def __init__(self, name: str) -> None:
@@ -100,7 +100,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, list[Count], list[
             calls.append((self.name, sorted(wanted), rows.tolist()))
             return load(self.name).compute(work, wanted, rows)
 
-    monkeypatch.setattr(groups, "load_group", Spy)
+    monkeypatch.setattr(text_counts, "load_group", Spy)
     return calls
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.unit.stages.text.modifiers.any_text import as_bytes, check_edits
 from thresher.stages.text.document_modifier import DocumentModifier, has_edits
-from thresher.stages.text.modifiers.newline_normalizer import NewlineNormalizer
+from thresher.stages.text.modifiers.line_remover import NewlineNormalizer
 from thresher.stages.text.modifiers.pii_redactor import PiiRedactor
 from thresher.stages.text.modifiers.url_remover import UrlRemover
 

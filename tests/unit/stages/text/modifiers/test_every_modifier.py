@@ -18,14 +18,11 @@ from thresher.core.registry import entries
 from thresher.stages.text.document_modifier import DocumentModifier
 from thresher.stages.text.modifiers.boilerplate_string import BoilerPlateStringModifier
 from thresher.stages.text.modifiers.fasttext_label import FastTextLabelModifier
-from thresher.stages.text.modifiers.line_remover import LineRemover
-from thresher.stages.text.modifiers.markdown_remover import MarkdownRemover
-from thresher.stages.text.modifiers.newline_normalizer import NewlineNormalizer
+from thresher.stages.text.modifiers.line_remover import LineRemover, NewlineNormalizer
+from thresher.stages.text.modifiers.markdown_remover import MarkdownRemover, QuotationRemover
 from thresher.stages.text.modifiers.pii_redactor import PiiRedactor
-from thresher.stages.text.modifiers.quotation_remover import QuotationRemover
 from thresher.stages.text.modifiers.slicer import Slicer
-from thresher.stages.text.modifiers.unicode_normalizer import UnicodeNormalizer
-from thresher.stages.text.modifiers.unicode_reformatter import UnicodeReformatter
+from thresher.stages.text.modifiers.unicode_reformatter import UnicodeNormalizer, UnicodeReformatter
 from thresher.stages.text.modifiers.url_remover import UrlRemover
 from thresher.stages.text.modify import Modify
 

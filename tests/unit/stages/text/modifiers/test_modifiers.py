@@ -16,11 +16,9 @@ from thresher.errors import MissingPackageError, UsageError
 from thresher.stages.text.modifiers.boilerplate_string import BoilerPlateStringModifier
 from thresher.stages.text.modifiers.fasttext_label import FastTextLabelModifier
 from thresher.stages.text.modifiers.line_remover import LineRemover
-from thresher.stages.text.modifiers.markdown_remover import MarkdownRemover
-from thresher.stages.text.modifiers.quotation_remover import QuotationRemover
+from thresher.stages.text.modifiers.markdown_remover import MarkdownRemover, QuotationRemover
 from thresher.stages.text.modifiers.slicer import Slicer
-from thresher.stages.text.modifiers.unicode_normalizer import UnicodeNormalizer
-from thresher.stages.text.modifiers.unicode_reformatter import UnicodeReformatter
+from thresher.stages.text.modifiers.unicode_reformatter import UnicodeNormalizer, UnicodeReformatter
 from thresher.stages.text.modifiers.url_remover import UrlRemover
 
 

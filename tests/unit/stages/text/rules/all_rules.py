@@ -13,11 +13,13 @@ from thresher.stages.text.rules.characters.character_shares import (
 )
 from thresher.stages.text.rules.characters.patterns import SubstringFilter
 from thresher.stages.text.rules.code.comments import LANGUAGES, GeneralCommentToCodeFilter, PythonCommentToCodeFilter
-from thresher.stages.text.rules.code.html_boilerplate import HTMLBoilerplateFilter
-from thresher.stages.text.rules.code.number_of_lines_of_code import NumberOfLinesOfCodeFilter
-from thresher.stages.text.rules.code.xml_header import XMLHeaderFilter
-from thresher.stages.text.rules.lines.boiler_plate_string import BoilerPlateStringFilter
+from thresher.stages.text.rules.code.source_files import (
+    HTMLBoilerplateFilter,
+    NumberOfLinesOfCodeFilter,
+    XMLHeaderFilter,
+)
 from thresher.stages.text.rules.lines.line_marks import BulletsFilter, EllipsisFilter, PunctuationFilter
+from thresher.stages.text.rules.lines.paragraphs import BoilerPlateStringFilter
 from thresher.stages.text.rules.lines.repeated_ngrams import RepeatingDuplicateNGramsFilter, RepeatingTopNGramsFilter
 from thresher.stages.text.rules.lines.repeated_passages import (
     RepeatedLinesByCharFilter,
@@ -30,9 +32,10 @@ from thresher.stages.text.rules.words.word_counts import (
     CommonEnglishWordsFilter,
     LongWordFilter,
     MeanWordLengthFilter,
+    SymbolsToWordsFilter,
     WordCountFilter,
+    WordsWithoutAlphabetsFilter,
 )
-from thresher.stages.text.rules.words.word_shares import SymbolsToWordsFilter, WordsWithoutAlphabetsFilter
 
 COUNTED: dict[str, CountRule] = {
     **{

@@ -10,9 +10,8 @@ import pytest
 from tests.unit.stages.text.rules.texts import real_texts
 from thresher.errors import InputError, UsageError
 from thresher.stages.text.rules.code.comments import GeneralCommentToCodeFilter, PythonCommentToCodeFilter, comments_in
-from thresher.stages.text.rules.code.html_boilerplate import HTMLBoilerplateFilter, text_length
 from thresher.stages.text.rules.code.per_extension import PerExtensionFilter
-from thresher.stages.text.rules.code.xml_header import XMLHeaderFilter
+from thresher.stages.text.rules.code.source_files import HTMLBoilerplateFilter, XMLHeaderFilter, text_length
 from thresher.stages.text.rules.words.tokens import TokenizerFertilityFilter
 
 # -- comments ---------------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from tests.unit.stages.text.test_kernels_agree import assert_agrees, counts_of
 from thresher.errors import UsageError
 from thresher.stages.text.judging.rule import CountRule, is_counted
 from thresher.stages.text.judging.score_filter import RuleSet
-from thresher.stages.text.rules.lines.c4_paragraph import C4ParagraphFilter
+from thresher.stages.text.rules.lines.paragraphs import C4ParagraphFilter
 from thresher.stages.text.rules.sets.fineweb_quality import FineWebQualityFilter
 from thresher.stages.text.rules.sets.gopher_quality import GopherQualityFilter
 from thresher.stages.text.rules.sets.gopher_repetition import GopherRepetitionFilter

@@ -23,9 +23,9 @@ from thresher.stages.text.rules.characters.character_shares import (
     WhiteSpaceFilter,
 )
 from thresher.stages.text.rules.characters.patterns import SubstringFilter
-from thresher.stages.text.rules.code.number_of_lines_of_code import NumberOfLinesOfCodeFilter
-from thresher.stages.text.rules.lines.boiler_plate_string import BoilerPlateStringFilter
+from thresher.stages.text.rules.code.source_files import NumberOfLinesOfCodeFilter
 from thresher.stages.text.rules.lines.line_marks import BulletsFilter, EllipsisFilter, PunctuationFilter
+from thresher.stages.text.rules.lines.paragraphs import BoilerPlateStringFilter
 from thresher.stages.text.rules.lines.repeated_ngrams import RepeatingDuplicateNGramsFilter, RepeatingTopNGramsFilter
 from thresher.stages.text.rules.lines.repeated_passages import (
     RepeatedLinesByCharFilter,
@@ -38,9 +38,10 @@ from thresher.stages.text.rules.words.word_counts import (
     CommonEnglishWordsFilter,
     LongWordFilter,
     MeanWordLengthFilter,
+    SymbolsToWordsFilter,
     WordCountFilter,
+    WordsWithoutAlphabetsFilter,
 )
-from thresher.stages.text.rules.words.word_shares import SymbolsToWordsFilter, WordsWithoutAlphabetsFilter
 
 EXAMPLES: list[tuple[DocumentFilter, str, float]] = [
     (AlphaFilter(), "ab1 ", 2 / 4),

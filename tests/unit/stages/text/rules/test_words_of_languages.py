@@ -11,8 +11,13 @@ from thresher.errors import MissingPackageError, UsageError
 from thresher.stages.text.columns import segmenters
 from thresher.stages.text.columns.segmenters import SEGMENTERS, words_of
 from thresher.stages.text.rules.lines.repeated_ngrams import RepeatingDuplicateNGramsFilter, RepeatingTopNGramsFilter
-from thresher.stages.text.rules.words.word_counts import LongWordFilter, MeanWordLengthFilter, WordCountFilter
-from thresher.stages.text.rules.words.word_shares import SymbolsToWordsFilter, WordsWithoutAlphabetsFilter
+from thresher.stages.text.rules.words.word_counts import (
+    LongWordFilter,
+    MeanWordLengthFilter,
+    SymbolsToWordsFilter,
+    WordCountFilter,
+    WordsWithoutAlphabetsFilter,
+)
 
 for _package in {package.module for package in SEGMENTERS.values()}:
     pytest.importorskip(_package, reason="the extra `segmenters` is not installed")

@@ -4,12 +4,11 @@
 from __future__ import annotations
 
 import functools
-import math
 import re
 import string
 from typing import TYPE_CHECKING, Any
 
-from thresher.stages.text.judging.rule import CountRule, share, shares
+from thresher.stages.text.judging.rule import CountRule, Share, share, shares
 
 if TYPE_CHECKING:
     from thresher.stages.text.judging.rule import Counted, Needed, Scores
@@ -29,6 +28,9 @@ class AlphaFilter(CountRule):
     A letter is what Unicode calls alphabetic, of any script. An empty text has the score 0.0.
     """
 
+    formula = Share("alpha_characters", "code_points")
+    at_least = "min_alpha_ratio"
+
     def __init__(self, min_alpha_ratio: float = 0.25) -> None:
         """The bound is inclusive."""
         self.min_alpha_ratio = min_alpha_ratio
@@ -36,18 +38,6 @@ class AlphaFilter(CountRule):
     def score_document(self, text: str) -> float:
         """Return the share of letters in all code points."""
         return share(len(alphabetic().findall(text)), len(text), 0.0)
-
-    def counts(self) -> Needed:
-        """Request counts of code points and letters."""
-        return ("code_points", 0), ("alpha_characters", 0)
-
-    def score_counts(self, counts: Counted) -> Scores:
-        """Compute the same share from the counts."""
-        return shares(counts["alpha_characters", 0], counts["code_points", 0], 0.0)
-
-    def allowed(self) -> tuple[float, float]:
-        """Allow shares of at least the bound."""
-        return self.min_alpha_ratio, math.inf
 
 
 _COMMON = (string.ascii_letters + string.digits + "\n?!,.").encode()
@@ -66,6 +56,8 @@ class NonAlphaNumericFilter(CountRule):
     A space counts as such a character, and so does every letter outside ASCII. An empty text has the score 1.0.
     """
 
+    at_most = "max_non_alpha_numeric_to_text_ratio"
+
     def __init__(self, max_non_alpha_numeric_to_text_ratio: float = 0.25) -> None:
         """The bound is inclusive."""
         self.max_non_alpha_numeric_to_text_ratio = max_non_alpha_numeric_to_text_ratio
@@ -83,10 +75,6 @@ class NonAlphaNumericFilter(CountRule):
         length = counts["code_points", 0]
         return shares(length - counts["common", 0], length, 1.0)
 
-    def allowed(self) -> tuple[float, float]:
-        """Allow shares up to the bound."""
-        return -math.inf, self.max_non_alpha_numeric_to_text_ratio
-
 
 _DIGIT = re.compile("[0-9]")
 
@@ -97,6 +85,9 @@ class NumbersFilter(CountRule):
     Only 0 to 9 count as digits. An empty text has the score 1.0.
     """
 
+    formula = Share("digits", "code_points", of_nothing=1.0)
+    at_most = "max_number_to_text_ratio"
+
     def __init__(self, max_number_to_text_ratio: float = 0.15) -> None:
         """The bound is inclusive."""
         self.max_number_to_text_ratio = max_number_to_text_ratio
@@ -104,18 +95,6 @@ class NumbersFilter(CountRule):
     def score_document(self, text: str) -> float:
         """Return the share of digits in all code points."""
         return share(len(_DIGIT.findall(text)), len(text), 1.0)
-
-    def counts(self) -> Needed:
-        """Request counts of code points and digits."""
-        return ("code_points", 0), ("digits", 0)
-
-    def score_counts(self, counts: Counted) -> Scores:
-        """Compute the same share from the counts."""
-        return shares(counts["digits", 0], counts["code_points", 0], 1.0)
-
-    def allowed(self) -> tuple[float, float]:
-        """Allow shares up to the bound."""
-        return -math.inf, self.max_number_to_text_ratio
 
 
 _BRACKETS = "{}[]()\u27e8\u27e9"
@@ -127,6 +106,9 @@ class ParenthesesFilter(CountRule):
     The text inside brackets does not count. An empty text has the score 1.0.
     """
 
+    formula = Share("parentheses", "code_points", of_nothing=1.0)
+    at_most = "max_parentheses_ratio"
+
     def __init__(self, max_parentheses_ratio: float = 0.1) -> None:
         """The bound is inclusive."""
         self.max_parentheses_ratio = max_parentheses_ratio
@@ -134,18 +116,6 @@ class ParenthesesFilter(CountRule):
     def score_document(self, text: str) -> float:
         """Return the share of brackets in all code points."""
         return share(sum(map(text.count, _BRACKETS)), len(text), 1.0)
-
-    def counts(self) -> Needed:
-        """Request counts of code points and brackets."""
-        return ("code_points", 0), ("parentheses", 0)
-
-    def score_counts(self, counts: Counted) -> Scores:
-        """Compute the same share from the counts."""
-        return shares(counts["parentheses", 0], counts["code_points", 0], 1.0)
-
-    def allowed(self) -> tuple[float, float]:
-        """Allow shares up to the bound."""
-        return -math.inf, self.max_parentheses_ratio
 
 
 _WHITE_SPACE = "\t\n\r\b "
@@ -158,6 +128,9 @@ class WhiteSpaceFilter(CountRule):
     white space. An empty text has the score 1.0.
     """
 
+    formula = Share("white_space", "code_points", of_nothing=1.0)
+    at_most = "max_white_space_ratio"
+
     def __init__(self, max_white_space_ratio: float = 0.25) -> None:
         """The bound is inclusive."""
         self.max_white_space_ratio = max_white_space_ratio
@@ -165,15 +138,3 @@ class WhiteSpaceFilter(CountRule):
     def score_document(self, text: str) -> float:
         """Return the share of white space in all code points."""
         return share(sum(map(text.count, _WHITE_SPACE)), len(text), 1.0)
-
-    def counts(self) -> Needed:
-        """Request counts of code points and white space."""
-        return ("code_points", 0), ("white_space", 0)
-
-    def score_counts(self, counts: Counted) -> Scores:
-        """Compute the same share from the counts."""
-        return shares(counts["white_space", 0], counts["code_points", 0], 1.0)
-
-    def allowed(self) -> tuple[float, float]:
-        """Allow shares up to the bound."""
-        return -math.inf, self.max_white_space_ratio

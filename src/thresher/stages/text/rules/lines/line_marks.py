@@ -3,13 +3,12 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
-from thresher.stages.text.judging.rule import CountRule, lines_of, share, shares
+from thresher.stages.text.judging.rule import CountRule, Share, lines_of, share
 
 if TYPE_CHECKING:
-    from thresher.stages.text.judging.rule import Counted, Needed, Scores
+    pass
 
 
 BULLETS = tuple("•‣⁃⁌⁍∙○●◘◦⦾⦿")
@@ -22,6 +21,9 @@ class BulletsFilter(CountRule):
     do not count. A blank text has no lines and the score 1.0.
     """
 
+    formula = Share("bullet_lines", "lines", of_nothing=1.0)
+    at_most = "max_bullet_lines_ratio"
+
     def __init__(self, max_bullet_lines_ratio: float = 0.9) -> None:
         """The bound is inclusive."""
         self.max_bullet_lines_ratio = max_bullet_lines_ratio
@@ -30,18 +32,6 @@ class BulletsFilter(CountRule):
         """Return the share of lines with a bullet in all lines."""
         lines = lines_of(text)
         return share(sum(line.lstrip().startswith(BULLETS) for line in lines), len(lines), 1.0)
-
-    def counts(self) -> Needed:
-        """Request counts of lines and bullet lines."""
-        return ("lines", 0), ("bullet_lines", 0)
-
-    def score_counts(self, counts: Counted) -> Scores:
-        """Compute the same share from the counts."""
-        return shares(counts["bullet_lines", 0], counts["lines", 0], 1.0)
-
-    def allowed(self) -> tuple[float, float]:
-        """Allow shares up to the bound."""
-        return -math.inf, self.max_bullet_lines_ratio
 
 
 ELLIPSIS_MARKS = ("...", "[...]", "…", "(...)", "[…]", "-»", "read more..", "read more")
@@ -55,6 +45,9 @@ class EllipsisFilter(CountRule):
     the score 1.0.
     """
 
+    formula = Share("ellipsis_lines", "lines", of_nothing=1.0)
+    at_most = "max_num_lines_ending_with_ellipsis_ratio"
+
     def __init__(self, max_num_lines_ending_with_ellipsis_ratio: float = 0.3) -> None:
         """The bound is inclusive."""
         self.max_num_lines_ending_with_ellipsis_ratio = max_num_lines_ending_with_ellipsis_ratio
@@ -63,18 +56,6 @@ class EllipsisFilter(CountRule):
         """Return the share of lines with such an ending in all lines."""
         lines = lines_of(text)
         return share(sum(line.rstrip().lower().endswith(ELLIPSIS_MARKS) for line in lines), len(lines), 1.0)
-
-    def counts(self) -> Needed:
-        """Request counts of lines and of lines with such an ending."""
-        return ("lines", 0), ("ellipsis_lines", 0)
-
-    def score_counts(self, counts: Counted) -> Scores:
-        """Compute the same share from the counts."""
-        return shares(counts["ellipsis_lines", 0], counts["lines", 0], 1.0)
-
-    def allowed(self) -> tuple[float, float]:
-        """Allow shares up to the bound."""
-        return -math.inf, self.max_num_lines_ending_with_ellipsis_ratio
 
 
 END_MARKS = (".", "?", "!", '"', "'")
@@ -87,6 +68,9 @@ class PunctuationFilter(CountRule):
     lines and the score 1.0.
     """
 
+    formula = Share("unpunctuated_lines", "lines", of_nothing=1.0)
+    at_most = "max_num_sentences_without_endmark_ratio"
+
     def __init__(self, max_num_sentences_without_endmark_ratio: float = 0.85) -> None:
         """The bound is inclusive."""
         self.max_num_sentences_without_endmark_ratio = max_num_sentences_without_endmark_ratio
@@ -95,15 +79,3 @@ class PunctuationFilter(CountRule):
         """Return the share of lines without an end mark in all lines."""
         lines = lines_of(text)
         return share(sum(not line.rstrip().endswith(END_MARKS) for line in lines), len(lines), 1.0)
-
-    def counts(self) -> Needed:
-        """Request counts of lines and of lines without an end mark."""
-        return ("lines", 0), ("unpunctuated_lines", 0)
-
-    def score_counts(self, counts: Counted) -> Scores:
-        """Compute the same share from the counts."""
-        return shares(counts["unpunctuated_lines", 0], counts["lines", 0], 1.0)
-
-    def allowed(self) -> tuple[float, float]:
-        """Allow shares up to the bound."""
-        return -math.inf, self.max_num_sentences_without_endmark_ratio

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -21,6 +20,8 @@ class RepeatingDuplicateNGramsFilter(WordRule):
     Every occurrence of an n-gram after its first counts, with one space between words; words that overlapping
     occurrences share count once. A text with fewer than n words has the score 1.0.
     """
+
+    at_most = "max_repeating_duplicate_ngram_ratio"
 
     def __init__(self, n: int = 2, max_repeating_duplicate_ngram_ratio: float = 0.2, lang: str = "en") -> None:
         """The bound is inclusive."""
@@ -44,10 +45,6 @@ class RepeatingDuplicateNGramsFilter(WordRule):
         found = shares(counts["duplicate_ngram_characters", self.n], counts["code_points", 0], 1.0)
         found[counts["words", 0] < self.n] = 1.0
         return found
-
-    def allowed(self) -> tuple[float, float]:
-        """Allow shares up to the bound."""
-        return -math.inf, self.max_repeating_duplicate_ngram_ratio
 
 
 def _repeated_characters(words: list[str], n: int) -> int:
@@ -73,6 +70,8 @@ class RepeatingTopNGramsFilter(WordRule):
     text without its white space. A text with fewer than n words has the score 1.0.
     """
 
+    at_most = "max_repeating_ngram_ratio"
+
     def __init__(self, n: int = 2, max_repeating_ngram_ratio: float = 0.2, lang: str = "en") -> None:
         """The bound is inclusive."""
         self.n = checked_size("RepeatingTopNGramsFilter", n)
@@ -97,10 +96,6 @@ class RepeatingTopNGramsFilter(WordRule):
         found = shares(counts["top_ngram_characters", self.n], counts["code_points", 0], 1.0)
         found[counts["words", 0] < self.n] = 1.0
         return found
-
-    def allowed(self) -> tuple[float, float]:
-        """Allow shares up to the bound."""
-        return -math.inf, self.max_repeating_ngram_ratio
 
 
 def _most_frequent(words: list[str], n: int) -> tuple[str, ...]:

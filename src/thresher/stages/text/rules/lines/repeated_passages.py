@@ -3,13 +3,12 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
-from thresher.stages.text.judging.rule import CountRule, lines_of, paragraphs_of, share, shares
+from thresher.stages.text.judging.rule import CountRule, Share, lines_of, paragraphs_of, share
 
 if TYPE_CHECKING:
-    from thresher.stages.text.judging.rule import Counted, Needed, Scores
+    pass
 
 
 class RepeatedLinesFilter(CountRule):
@@ -21,6 +20,9 @@ class RepeatedLinesFilter(CountRule):
     and the score 0.0.
     """
 
+    formula = Share("distinct_lines", "lines")
+    at_least = "max_repeated_line_fraction"
+
     def __init__(self, max_repeated_line_fraction: float = 0.7) -> None:
         """The bound is inclusive."""
         self.max_repeated_line_fraction = max_repeated_line_fraction
@@ -29,18 +31,6 @@ class RepeatedLinesFilter(CountRule):
         """Return the number of distinct lines divided by the number of lines."""
         lines = lines_of(text)
         return share(len(set(lines)), len(lines), 0.0)
-
-    def counts(self) -> Needed:
-        """Request counts of lines and distinct lines."""
-        return ("lines", 0), ("distinct_lines", 0)
-
-    def score_counts(self, counts: Counted) -> Scores:
-        """Compute the same share from the counts."""
-        return shares(counts["distinct_lines", 0], counts["lines", 0], 0.0)
-
-    def allowed(self) -> tuple[float, float]:
-        """Allow shares of at least the bound."""
-        return self.max_repeated_line_fraction, math.inf
 
 
 class RepeatedLinesByCharFilter(CountRule):
@@ -52,6 +42,9 @@ class RepeatedLinesByCharFilter(CountRule):
     0.0.
     """
 
+    formula = Share("distinct_line_characters", "line_characters")
+    at_least = "max_repeated_lines_char_ratio"
+
     def __init__(self, max_repeated_lines_char_ratio: float = 0.8) -> None:
         """The bound is inclusive."""
         self.max_repeated_lines_char_ratio = max_repeated_lines_char_ratio
@@ -60,18 +53,6 @@ class RepeatedLinesByCharFilter(CountRule):
         """Return the code points in distinct lines divided by those in all lines."""
         lines = lines_of(text)
         return share(sum(map(len, set(lines))), sum(map(len, lines)), 0.0)
-
-    def counts(self) -> Needed:
-        """Request counts of code points in lines and in distinct lines."""
-        return ("line_characters", 0), ("distinct_line_characters", 0)
-
-    def score_counts(self, counts: Counted) -> Scores:
-        """Compute the same share from the counts."""
-        return shares(counts["distinct_line_characters", 0], counts["line_characters", 0], 0.0)
-
-    def allowed(self) -> tuple[float, float]:
-        """Allow shares of at least the bound."""
-        return self.max_repeated_lines_char_ratio, math.inf
 
 
 class RepeatedParagraphsFilter(CountRule):
@@ -82,6 +63,9 @@ class RepeatedParagraphsFilter(CountRule):
     count. An empty text is one paragraph and has the score 1.0.
     """
 
+    formula = Share("distinct_paragraphs", "paragraphs", of_nothing=1.0)
+    at_least = "max_repeated_paragraphs_ratio"
+
     def __init__(self, max_repeated_paragraphs_ratio: float = 0.7) -> None:
         """The bound is inclusive."""
         self.max_repeated_paragraphs_ratio = max_repeated_paragraphs_ratio
@@ -90,18 +74,6 @@ class RepeatedParagraphsFilter(CountRule):
         """Return the number of distinct paragraphs divided by the number of paragraphs."""
         paragraphs = paragraphs_of(text)
         return share(len(set(paragraphs)), len(paragraphs), 1.0)
-
-    def counts(self) -> Needed:
-        """Request counts of paragraphs and distinct paragraphs."""
-        return ("paragraphs", 0), ("distinct_paragraphs", 0)
-
-    def score_counts(self, counts: Counted) -> Scores:
-        """Compute the same share from the counts."""
-        return shares(counts["distinct_paragraphs", 0], counts["paragraphs", 0], 1.0)
-
-    def allowed(self) -> tuple[float, float]:
-        """Allow shares of at least the bound."""
-        return self.max_repeated_paragraphs_ratio, math.inf
 
 
 class RepeatedParagraphsByCharFilter(CountRule):
@@ -113,6 +85,9 @@ class RepeatedParagraphsByCharFilter(CountRule):
     empty text.
     """
 
+    formula = Share("distinct_paragraph_characters", "paragraph_characters")
+    at_least = "max_repeated_paragraphs_char_ratio"
+
     def __init__(self, max_repeated_paragraphs_char_ratio: float = 0.8) -> None:
         """The bound is inclusive."""
         self.max_repeated_paragraphs_char_ratio = max_repeated_paragraphs_char_ratio
@@ -121,15 +96,3 @@ class RepeatedParagraphsByCharFilter(CountRule):
         """Return the code points in distinct paragraphs divided by those in all paragraphs."""
         paragraphs = paragraphs_of(text)
         return share(sum(map(len, set(paragraphs))), sum(map(len, paragraphs)), 0.0)
-
-    def counts(self) -> Needed:
-        """Request counts of code points in paragraphs and in distinct paragraphs."""
-        return ("paragraph_characters", 0), ("distinct_paragraph_characters", 0)
-
-    def score_counts(self, counts: Counted) -> Scores:
-        """Compute the same share from the counts."""
-        return shares(counts["distinct_paragraph_characters", 0], counts["paragraph_characters", 0], 0.0)
-
-    def allowed(self) -> tuple[float, float]:
-        """Allow shares of at least the bound."""
-        return self.max_repeated_paragraphs_char_ratio, math.inf

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from thresher.kernels.bytes.punctuation import TERMINAL_PUNCTUATION
-from thresher.stages.text.judging.rule import lines_of, share, shares
+from thresher.stages.text.judging.rule import Share, lines_of, share, shares
 from thresher.stages.text.judging.score_filter import Check, RuleSet
 from thresher.stages.text.rules.sets.gopher_repetition import duplicates
 
@@ -54,17 +54,11 @@ class FineWebQualityFilter(RuleSet):
 class FilledLines(Check):
     """Check the number of lines that are not blank."""
 
+    formula = Share("fineweb_lines")
+
     def score_document(self, text: str) -> int:
         """Return their number."""
         return len(lines_of(text))
-
-    def counts(self) -> Needed:
-        """Request the count of lines that are not blank."""
-        return (("fineweb_lines", 0),)
-
-    def score_counts(self, counts: Counted) -> Scores:
-        """Return their number."""
-        return counts["fineweb_lines", 0]
 
 
 class EndedLines(Check):
@@ -139,14 +133,8 @@ class RepeatedLineCharacters(Check):
 class LineFeedsPerWord(Check):
     """Check the number of line feeds per word."""
 
+    formula = Share("line_feeds", "words")
+
     def score_document(self, text: str) -> float:
         """Return the number of line feeds per word."""
         return share(text.count("\n"), len(text.split()), 0.0)
-
-    def counts(self) -> Needed:
-        """Request counts of line feeds and words."""
-        return ("line_feeds", 0), ("words", 0)
-
-    def score_counts(self, counts: Counted) -> Scores:
-        """Return the number of line feeds per word."""
-        return shares(counts["line_feeds", 0], counts["words", 0], 0.0)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from thresher.kernels.bytes.punctuation import PUNCTUATION
-from thresher.stages.text.judging.rule import share, shares
+from thresher.stages.text.judging.rule import Share, share, shares
 from thresher.stages.text.judging.score_filter import Check, RuleSet
 
 if TYPE_CHECKING:
@@ -79,50 +79,32 @@ def real_words(text: str) -> list[str]:
 class RealWords(Check):
     """Check the number of words, excluding words that consist only of punctuation."""
 
+    formula = Share("non_symbol_words")
+
     def score_document(self, text: str) -> int:
         """Return their number."""
         return len(real_words(text))
 
-    def counts(self) -> Needed:
-        """Request the count of words that are not punctuation."""
-        return (("non_symbol_words", 0),)
-
-    def score_counts(self, counts: Counted) -> Scores:
-        """Return their number."""
-        return counts["non_symbol_words", 0]
-
 
 class RealWordLength(Check):
     """Check the mean word length, excluding words that consist only of punctuation."""
+
+    formula = Share("non_symbol_characters", "non_symbol_words")
 
     def score_document(self, text: str) -> float:
         """Return the number of code points per word."""
         words = real_words(text)
         return share(sum(map(len, words)), len(words), 0.0)
 
-    def counts(self) -> Needed:
-        """Request counts of words that are not punctuation, and of their code points."""
-        return ("non_symbol_characters", 0), ("non_symbol_words", 0)
-
-    def score_counts(self, counts: Counted) -> Scores:
-        """Return the number of code points per word."""
-        return shares(counts["non_symbol_characters", 0], counts["non_symbol_words", 0], 0.0)
-
 
 class HashesPerWord(Check):
     """Check the number of hash signs per word."""
 
+    formula = Share("hashes", "words")
+
     def score_document(self, text: str) -> float:
         """Return the number of hash signs per word."""
         return share(text.count("#"), len(text.split()), 0.0)
-
-    def counts(self) -> Needed:
-        """Request counts of hash signs and words."""
-        return ("hashes", 0), ("words", 0)
-
-    def score_counts(self, counts: Counted) -> Scores:
-        """Return the number of hash signs per word."""
-        return shares(counts["hashes", 0], counts["words", 0], 0.0)
 
 
 class EllipsesPerWord(Check):
@@ -145,56 +127,40 @@ class BulletLines(Check):
     """Check the share of lines that start with a bullet or a hyphen; lines are those of `str.splitlines`, including
     blank ones."""
 
+    formula = Share("gopher_bullet_lines", "split_lines")
+
     def score_document(self, text: str) -> float:
         """Return their share of all lines."""
         lines = text.splitlines()
         return share(sum(line.lstrip().startswith(BULLETS) for line in lines), len(lines), 0.0)
 
-    def counts(self) -> Needed:
-        """Request counts of such lines and all lines."""
-        return ("gopher_bullet_lines", 0), ("split_lines", 0)
-
-    def score_counts(self, counts: Counted) -> Scores:
-        """Return their share of all lines."""
-        return shares(counts["gopher_bullet_lines", 0], counts["split_lines", 0], 0.0)
-
 
 class EllipsisLines(Check):
     """Check the share of lines that end with an ellipsis; lines are those of `str.splitlines`, including blank ones."""
+
+    formula = Share("gopher_ellipsis_lines", "split_lines")
 
     def score_document(self, text: str) -> float:
         """Return their share of all lines."""
         lines = text.splitlines()
         return share(sum(line.rstrip().endswith(ELLIPSES) for line in lines), len(lines), 0.0)
 
-    def counts(self) -> Needed:
-        """Request counts of such lines and all lines."""
-        return ("gopher_ellipsis_lines", 0), ("split_lines", 0)
-
-    def score_counts(self, counts: Counted) -> Scores:
-        """Return their share of all lines."""
-        return shares(counts["gopher_ellipsis_lines", 0], counts["split_lines", 0], 0.0)
-
 
 class WordsWithLetters(Check):
     """Check the share of words that contain a letter (`str.isalpha`)."""
+
+    formula = Share("isalpha_words", "words")
 
     def score_document(self, text: str) -> float:
         """Return their share of all words."""
         words = text.split()
         return share(sum(any(map(str.isalpha, word)) for word in words), len(words), 0.0)
 
-    def counts(self) -> Needed:
-        """Request counts of such words and all words."""
-        return ("isalpha_words", 0), ("words", 0)
-
-    def score_counts(self, counts: Counted) -> Scores:
-        """Return their share of all words."""
-        return shares(counts["isalpha_words", 0], counts["words", 0], 0.0)
-
 
 class StopWords(Check):
     """Check the number of distinct stop words."""
+
+    formula = Share("stop_words")
 
     def __init__(
         self, reason: str, parameter: str, stop_words: Sequence[str] | None = None, *, low: float | None = None
@@ -209,8 +175,4 @@ class StopWords(Check):
 
     def counts(self) -> Needed | None:
         """Request the count from the kernel, which knows only the default stop words."""
-        return (("stop_words", 0),) if self.stop_words == sorted(STOP_WORDS) else None
-
-    def score_counts(self, counts: Counted) -> Scores:
-        """Return their number."""
-        return counts["stop_words", 0]
+        return super().counts() if self.stop_words == sorted(STOP_WORDS) else None

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from thresher.errors import UsageError
-from thresher.stages.text.judging.rule import share, shares
+from thresher.stages.text.judging.rule import Share, share, shares
 from thresher.stages.text.judging.score_filter import Check, RuleSet
 
 if TYPE_CHECKING:
@@ -99,83 +99,53 @@ def paragraphs_of(text: str) -> list[str]:
 class TextLength(Check):
     """Check the length of the text."""
 
+    formula = Share("code_points")
+
     def score_document(self, text: str) -> int:
         """Return the number of code points."""
         return len(text)
 
-    def counts(self) -> Needed:
-        """Request the count of code points."""
-        return (("code_points", 0),)
-
-    def score_counts(self, counts: Counted) -> Scores:
-        """Return the number of code points."""
-        return counts["code_points", 0]
-
 
 class DuplicateParagraphs(Check):
     """Check the share of repeated paragraphs."""
+
+    formula = Share("gopher_duplicate_paragraphs", "gopher_paragraphs")
 
     def score_document(self, text: str) -> float:
         """Return their share of all paragraphs."""
         paragraphs = paragraphs_of(text)
         return share(duplicates(paragraphs)[0], len(paragraphs), 0.0)
 
-    def counts(self) -> Needed:
-        """Request counts of repeated paragraphs and all paragraphs."""
-        return ("gopher_duplicate_paragraphs", 0), ("gopher_paragraphs", 0)
-
-    def score_counts(self, counts: Counted) -> Scores:
-        """Return their share of all paragraphs."""
-        return shares(counts["gopher_duplicate_paragraphs", 0], counts["gopher_paragraphs", 0], 0.0)
-
 
 class DuplicateParagraphCharacters(Check):
     """Check the share of characters in repeated paragraphs."""
+
+    formula = Share("gopher_duplicate_paragraph_characters", "code_points")
 
     def score_document(self, text: str) -> float:
         """Return their share of all code points."""
         return share(duplicates(paragraphs_of(text))[1], len(text), 0.0)
 
-    def counts(self) -> Needed:
-        """Request counts of code points in repeated paragraphs and in the text."""
-        return ("gopher_duplicate_paragraph_characters", 0), ("code_points", 0)
-
-    def score_counts(self, counts: Counted) -> Scores:
-        """Return their share of all code points."""
-        return shares(counts["gopher_duplicate_paragraph_characters", 0], counts["code_points", 0], 0.0)
-
 
 class DuplicateLines(Check):
     """Check the share of repeated lines."""
+
+    formula = Share("gopher_duplicate_lines", "gopher_lines")
 
     def score_document(self, text: str) -> float:
         """Return their share of all lines."""
         lines = lines_of(text)
         return share(duplicates(lines)[0], len(lines), 0.0)
 
-    def counts(self) -> Needed:
-        """Request counts of repeated lines and all lines."""
-        return ("gopher_duplicate_lines", 0), ("gopher_lines", 0)
-
-    def score_counts(self, counts: Counted) -> Scores:
-        """Return their share of all lines."""
-        return shares(counts["gopher_duplicate_lines", 0], counts["gopher_lines", 0], 0.0)
-
 
 class DuplicateLineCharacters(Check):
     """Check the share of characters in repeated lines."""
 
+    formula = Share("gopher_duplicate_line_characters", "code_points")
+
     def score_document(self, text: str) -> float:
         """Return their share of all code points."""
         return share(duplicates(lines_of(text))[1], len(text), 0.0)
-
-    def counts(self) -> Needed:
-        """Request counts of code points in repeated lines and in the text."""
-        return ("gopher_duplicate_line_characters", 0), ("code_points", 0)
-
-    def score_counts(self, counts: Counted) -> Scores:
-        """Return their share of all code points."""
-        return shares(counts["gopher_duplicate_line_characters", 0], counts["code_points", 0], 0.0)
 
 
 class TopNGram(Check):

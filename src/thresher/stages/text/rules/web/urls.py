@@ -3,12 +3,11 @@
 
 from __future__ import annotations
 
-import math
 import re
 from typing import TYPE_CHECKING, Any
 
 from thresher.errors import UsageError
-from thresher.stages.text.judging.rule import CountRule, share, shares
+from thresher.stages.text.judging.rule import CountRule, Share, share
 
 if TYPE_CHECKING:
     from thresher.stages.text.judging.rule import Counted, Needed, Scores
@@ -45,6 +44,9 @@ class UrlsFilter(CountRule):
     A URL starts with `http://` or `https://` in lower case. An empty text has the score 1.0.
     """
 
+    formula = Share("url_characters", "code_points", of_nothing=1.0)
+    at_most = "max_url_to_text_ratio"
+
     def __init__(self, max_url_to_text_ratio: float = 0.2, url_regex: str | re.Pattern[str] | None = None) -> None:
         """The bound is inclusive. `url_regex` replaces the default URL pattern; the whole match counts."""
         self.max_url_to_text_ratio = max_url_to_text_ratio
@@ -56,15 +58,7 @@ class UrlsFilter(CountRule):
 
     def counts(self) -> Needed | None:
         """Request counts of code points in the text and in URLs; `None` with a pattern of the user."""
-        return (("code_points", 0), ("url_characters", 0)) if self.url_regex is None else None
-
-    def score_counts(self, counts: Counted) -> Scores:
-        """Compute the same share from the counts."""
-        return shares(counts["url_characters", 0], counts["code_points", 0], 1.0)
-
-    def allowed(self) -> tuple[float, float]:
-        """Allow shares up to the bound."""
-        return -math.inf, self.max_url_to_text_ratio
+        return super().counts() if self.url_regex is None else None
 
 
 class PornographicUrlsFilter(CountRule):

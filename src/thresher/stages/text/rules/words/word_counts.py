@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rules about the number and length of words."""
+"""Rules about words: their number, length and kind."""
 
 from __future__ import annotations
 
 import math
+import re
 from typing import TYPE_CHECKING
 
-from thresher.stages.text.judging.rule import CountRule, WordRule, share, shares
+from thresher.stages.text.judging.rule import CountRule, Share, WordRule, share
+from thresher.stages.text.rules.characters.character_shares import alphabetic
+from thresher.stages.text.rules.lines.line_marks import ELLIPSIS_MARKS
 
 if TYPE_CHECKING:
     from thresher.stages.text.judging.rule import Counted, Needed, Scores
@@ -18,6 +21,9 @@ class WordCountFilter(WordRule):
     Words are separated by white space (`str.split()`), or found by the segmenter of `lang`. A blank text has 0 words.
     """
 
+    formula = Share("words")
+    at_least, at_most = "min_words", "max_words"
+
     def __init__(self, min_words: int = 50, max_words: int = 100000, lang: str = "en") -> None:
         """Both bounds are inclusive."""
         self.min_words = min_words
@@ -28,24 +34,15 @@ class WordCountFilter(WordRule):
         """Return the number of words."""
         return len(self._words(text))
 
-    def word_counts(self) -> Needed:
-        """Request the count of words."""
-        return (("words", 0),)
-
-    def score_counts(self, counts: Counted) -> Scores:
-        """Compute the same number from the counts."""
-        return counts["words", 0]
-
-    def allowed(self) -> tuple[float, float]:
-        """Allow scores within the bounds."""
-        return self.min_words, self.max_words
-
 
 class MeanWordLengthFilter(WordRule):
     """Keep documents whose mean word length is within bounds.
 
     Lengths are code points. A blank text has no words and the score 0.0.
     """
+
+    formula = Share("word_characters", "words")
+    at_least, at_most = "min_mean_word_length", "max_mean_word_length"
 
     def __init__(self, min_mean_word_length: float = 3, max_mean_word_length: float = 10, lang: str = "en") -> None:
         """Both bounds are inclusive."""
@@ -58,24 +55,15 @@ class MeanWordLengthFilter(WordRule):
         words = self._words(text)
         return share(sum(map(len, words)), len(words), 0.0)
 
-    def word_counts(self) -> Needed:
-        """Request counts of words and of code points in them."""
-        return ("words", 0), ("word_characters", 0)
-
-    def score_counts(self, counts: Counted) -> Scores:
-        """Compute the same mean from the counts."""
-        return shares(counts["word_characters", 0], counts["words", 0], 0.0)
-
-    def allowed(self) -> tuple[float, float]:
-        """Allow scores within the bounds."""
-        return self.min_mean_word_length, self.max_mean_word_length
-
 
 class LongWordFilter(WordRule):
     """Drop documents with a very long word, such as minified code and encoded data.
 
     Lengths are code points. A blank text has no words and the score 0, which is kept.
     """
+
+    formula = Share("longest_word")
+    at_most = "max_word_length"
 
     def __init__(self, max_word_length: int = 1000, lang: str = "en") -> None:
         """The bound is inclusive."""
@@ -86,18 +74,6 @@ class LongWordFilter(WordRule):
         """Return the length of the longest word."""
         return max(map(len, self._words(text)), default=0)
 
-    def word_counts(self) -> Needed:
-        """Request the length of the longest word."""
-        return (("longest_word", 0),)
-
-    def score_counts(self, counts: Counted) -> Scores:
-        """Compute the same length from the counts."""
-        return counts["longest_word", 0]
-
-    def allowed(self) -> tuple[float, float]:
-        """Allow lengths up to the bound."""
-        return -math.inf, self.max_word_length
-
 
 COMMON_WORDS = frozenset({"the", "be", "to", "of", "and", "that", "have", "with"})
 
@@ -107,6 +83,8 @@ class CommonEnglishWordsFilter(CountRule):
 
     Every occurrence counts. A blank text has the score 0.
     """
+
+    at_least = "min_num_common_words"
 
     def __init__(self, min_num_common_words: int = 2, stop_at_false: bool = True) -> None:
         """The bound is inclusive. `stop_at_false` stops counting at the bound, so that no score is larger."""
@@ -130,6 +108,51 @@ class CommonEnglishWordsFilter(CountRule):
     def _enough(self) -> int:
         return max(math.ceil(self.min_num_common_words), 0)
 
-    def allowed(self) -> tuple[float, float]:
-        """Allow numbers of at least the bound."""
-        return self.min_num_common_words, math.inf
+
+_HASHES = re.compile("#+")
+
+
+def _is_symbol(word: str) -> bool:
+    return word in ELLIPSIS_MARKS or ("#" in word and len(_HASHES.findall(word)) / len(word) > 0.5)
+
+
+class SymbolsToWordsFilter(WordRule):
+    """Drop documents with too many words that are ellipses or mostly `#`.
+
+    A word counts if it is an ellipsis mark, or if the number of its runs of `#` is more than half its length: `#` and
+    `#a#` count, `##` and `#a` do not. A blank text has no words and the score 1.0.
+    """
+
+    formula = Share("symbol_words", "words", of_nothing=1.0)
+    at_most = "max_symbol_to_word_ratio"
+
+    def __init__(self, max_symbol_to_word_ratio: float = 0.1, lang: str = "en") -> None:
+        """The bound is inclusive."""
+        self.max_symbol_to_word_ratio = max_symbol_to_word_ratio
+        self._set_language(lang)
+
+    def score_document(self, text: str) -> float:
+        """Return the share of symbols in all words."""
+        words = self._words(text)
+        return share(sum(map(_is_symbol, words)), len(words), 1.0)
+
+
+class WordsWithoutAlphabetsFilter(WordRule):
+    """Keep documents in which enough words contain a letter.
+
+    A letter is any character that Unicode defines as alphabetic, of any script. A blank text has no words and the score
+    0.0.
+    """
+
+    formula = Share("alpha_words", "words")
+    at_least = "min_words_with_alphabets"
+
+    def __init__(self, min_words_with_alphabets: float = 0.8, lang: str = "en") -> None:
+        """The bound is inclusive."""
+        self.min_words_with_alphabets = min_words_with_alphabets
+        self._set_language(lang)
+
+    def score_document(self, text: str) -> float:
+        """Return the share of words with a letter in all words."""
+        words, letter = self._words(text), alphabetic()
+        return share(sum(letter.search(word) is not None for word in words), len(words), 0.0)

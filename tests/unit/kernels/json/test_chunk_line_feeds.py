@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from thresher.kernels.bytes.line_feeds import find_line_feeds
+from thresher.kernels.json.chunks import find_line_feeds
 
 
 @given(

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from thresher.kernels.bytes.utf8 import is_utf8
+from thresher.kernels.json.chunks import is_utf8
 
 characters = st.characters() | st.sampled_from("\x7f\x80\u07ff\u0800\ud7ff\ue000\uffff\U00010000\U0010ffff")
 texts = st.lists(characters, max_size=80).map("".join)

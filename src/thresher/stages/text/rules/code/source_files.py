@@ -1,12 +1,62 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Share of visible text in an HTML file."""
+"""Rules about whole source files: their number of lines, XML headers, and the visible text of HTML."""
 
 from __future__ import annotations
 
 import html
 import re
+from typing import TYPE_CHECKING
 
-from thresher.stages.text.judging.rule import DocumentFilter
+from thresher.stages.text.judging.rule import CountRule, DocumentFilter
+
+if TYPE_CHECKING:
+    from thresher.stages.text.judging.rule import Counted, Needed, Scores
+
+
+class NumberOfLinesOfCodeFilter(CountRule):
+    """Keep source files whose number of lines is within bounds.
+
+    Blank lines count, and so does the text after the last line feed. An empty text has 1 line.
+    """
+
+    at_least, at_most = "min_lines", "max_lines"
+
+    def __init__(self, min_lines: int = 10, max_lines: int = 20000) -> None:
+        """Both bounds are inclusive."""
+        self.min_lines = min_lines
+        self.max_lines = max_lines
+
+    def score_document(self, text: str) -> int:
+        """Return the number of lines."""
+        return text.count("\n") + 1
+
+    def counts(self) -> Needed:
+        """Request the count of line feeds."""
+        return (("line_feeds", 0),)
+
+    def score_counts(self, counts: Counted) -> Scores:
+        """Compute the same number from the counts."""
+        return counts["line_feeds", 0] + 1
+
+
+class XMLHeaderFilter(DocumentFilter):
+    """Drop source files that have `<?xml version=` near the beginning, whatever their extension.
+
+    The score is 1 for such a file, else 0; an empty text has the score 0 and is kept.
+    """
+
+    def __init__(self, char_prefix_search_length: int = 100) -> None:
+        """Only the first `char_prefix_search_length` code points are searched; they must contain the whole header."""
+        self.char_prefix_search_length = char_prefix_search_length
+
+    def score_document(self, text: str) -> int:
+        """Return 1 if the header is present, else 0."""
+        return int("<?xml version=" in text[: self.char_prefix_search_length])
+
+    def keep_document(self, score: int) -> bool:
+        """Return True if the header is absent."""
+        return score != 1
+
 
 # Unclosed markup extends to the end of the page, as in browsers. Nothing is scanned twice, so time is linear.
 _MARKUP = re.compile(
