@@ -17,9 +17,10 @@ from typing import Any
 from thresher.runtime.orders import Produced
 from thresher.runtime.overlap.helper_thread import Attendant, attended_by
 from thresher.runtime.overlap.overlapped_flow import AttendedFlow
+from thresher.runtime.payloads.payload import CopyNeeded, views_lent
 from thresher.runtime.processes import messages as msg
 from thresher.runtime.processes.wire import PeerGone
-from thresher.runtime.processes.worker_process import LOOK_EVERY_S, WorkerProcess
+from thresher.runtime.processes.worker_process import GETS_COPIES, LOOK_EVERY_S, WorkerProcess
 from thresher.runtime.worker.call_record import NO_LIMIT, Call
 
 
@@ -80,7 +81,11 @@ class AttendedWorkerProcess(WorkerProcess):
             return functools.partial(self._refuse, kept=kept)
         if call.ready.still_holds():
             call.is_begun = True
-            call.ready.make(self._attendant.ring)
+            try:
+                with views_lent(self._lends_views):
+                    call.ready.make(self._attendant.ring)
+            except CopyNeeded:
+                return self._restart_with_copies
             if call.ready.is_over(may_wait=call.credit != NO_LIMIT):
                 self._ended.append((self._settle, call))
                 return None
@@ -117,6 +122,13 @@ class AttendedWorkerProcess(WorkerProcess):
             if call.ready is not None:
                 flow = call.flow = attended.rest(call.ready)
         return flow
+
+    def _restart_with_copies(self, call: Call) -> None:
+        self._recall()
+        for other in [other for other in self._waiting if other.order is not None and not other.is_begun]:
+            self._waiting.remove(other)
+            self._fail(other, "copy-needed", GETS_COPIES, fatal=False, blamed=False)
+        super()._restart_with_copies(call)
 
     def _end_call(self, call: Call) -> None:
         self._ended.append((self._finish, call))

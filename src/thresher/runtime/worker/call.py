@@ -26,6 +26,7 @@ from thresher.runtime.crashes import isolation
 from thresher.runtime.crashes.crash_notes import Note, encode_text, notes
 from thresher.runtime.memory import split as memory_split
 from thresher.runtime.overlap.helper_thread import call_stage
+from thresher.runtime.payloads.payload import raise_if_view_written
 from thresher.runtime.worker.settle import FlatList, Outcome, settle, settle_flat, settle_judged, settle_many
 from thresher.stage_errors import OUT_OF_MEMORY, ControlSignal, is_out_of_memory, is_transient
 
@@ -56,6 +57,7 @@ class Fault:
     @classmethod
     def of(cls, error: BaseException) -> Fault:
         """What there is to say of `error`; the frames that it went through let go of what they held."""
+        raise_if_view_written(error)
         traceback.clear_frames(error.__traceback__)
         name = type(error).__name__
         text = message_of(error) or name
