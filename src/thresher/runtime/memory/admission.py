@@ -215,7 +215,7 @@ class LargeRecord:
 
     def __init__(self, plan: Plan, op: Op, gate: LargeGate | OpenGate) -> None:
         self._gate = gate
-        self._large_bytes = 2 * plan.settings.chunk_bytes
+        self._large_bytes = max(2 * plan.settings.chunk_bytes, plan.settings.large_bytes)
         self._most_bytes = plan.settings.max_record_bytes
         self._first_step = op.index * MOST_STEPS * WIDTHS
         self._num_steps = min(MOST_STEPS, len(op.steps))

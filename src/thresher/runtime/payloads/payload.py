@@ -18,7 +18,7 @@ import os
 import pickle
 import pickletools
 from collections.abc import Iterator, Sequence
-from itertools import accumulate, islice
+from itertools import accumulate
 from typing import Any, Protocol, cast
 
 import msgspec
@@ -26,6 +26,7 @@ import msgspec
 from thresher.core.task import Task
 from thresher.credentials import message_of
 from thresher.errors import RunFailedError
+from thresher.runtime.payloads.large_bytes import BytesApart, copy_to_bytes, has_large_bytes
 from thresher.stage_errors import ControlSignal, is_read_only
 
 ALIGNMENT = 64
@@ -34,12 +35,8 @@ INLINE_BYTES = 64 * 1024
 """A smaller payload is sent inside the message; shared memory was measured to pay off above this size."""
 IN_BAND_BYTES = 1024
 """A smaller buffer is copied into the pickle, which costs less than a separate part."""
-APART_BYTES = 64 * 1024
-"""A smaller `bytes` object is part of the pickle."""
 LARGE_PICKLE_BYTES = 2**20
 """A larger pickle is searched for `bytes` objects that should be parts of their own."""
-_SAMPLED, _DEPTH = 16, 3
-"""Of a collection this many values are searched, and collections in it this deep."""
 NOWHERE = -1
 """The `arena` of a payload that is in its message or in a file."""
 
@@ -115,7 +112,7 @@ def layout(lengths: Sequence[int]) -> tuple[list[int], int]:
 def encode(task: Task, *, from_main: bool = False) -> Encoded:
     """Encode a task. `from_main` is set in the driver, whose main script the readers do not run."""
     made = _pickled(task, from_main=from_main, apart=type(task) in _types_with_bytes)
-    if len(made.head) > LARGE_PICKLE_BYTES and type(task) not in _types_with_bytes and _has_large_bytes(vars(task)):
+    if len(made.head) > LARGE_PICKLE_BYTES and type(task) not in _types_with_bytes and has_large_bytes(vars(task)):
         _types_with_bytes.add(type(task))
         made = _pickled(task, from_main=from_main, apart=True)
     return made
@@ -123,14 +120,6 @@ def encode(task: Task, *, from_main: bool = False) -> Encoded:
 
 _types_with_bytes: set[type[Task]] = set()
 """Types of tasks in which large `bytes` objects were found. To look for them costs time for each object of a task."""
-
-
-def _has_large_bytes(data: Any, depth: int = _DEPTH) -> bool:
-    if type(data) is bytes:
-        return len(data) >= APART_BYTES
-    values = data.values() if isinstance(data, dict) else data if isinstance(data, list | tuple) else ()
-    step = max(1, len(values) // _SAMPLED)
-    return depth >= 0 and any(_has_large_bytes(value, depth - 1) for value in islice(values, 0, None, step))
 
 
 def _pickled(task: Task, *, from_main: bool, apart: bool) -> Encoded:
@@ -144,7 +133,7 @@ def _pickled(task: Task, *, from_main: bool, apart: bool) -> Encoded:
         buffers.append(view)
         return False
 
-    found = _BytesApart() if apart else None
+    found = BytesApart() if apart else None
     try:
         if found is None:
             head = pickle.dumps(task, 5, buffer_callback=is_in_band)
@@ -155,7 +144,7 @@ def _pickled(task: Task, *, from_main: bool, apart: bool) -> Encoded:
         by_value = True  # a lambda, a local class, or something that cannot be pickled at all
     if by_value:
         buffers.clear()
-        found = _BytesApart() if apart else None
+        found = BytesApart() if apart else None
         head = _by_value(task, is_in_band, found)
     objects = [] if found is None else list(map(memoryview, found.objects))
     if not buffers and not objects:
@@ -164,24 +153,7 @@ def _pickled(task: Task, *, from_main: bool, apart: bool) -> Encoded:
     return Encoded(head, [*buffers, *objects], lengths)
 
 
-class _BytesApart:
-    """The large `bytes` objects of one task, as a pickler meets them."""
-
-    def __init__(self) -> None:
-        self.objects: list[bytes] = []
-        self._places: dict[int, int] = {}
-
-    def place_of(self, value: Any) -> int | None:
-        """Return the place of a large `bytes` object among those of its task; `None` for everything else."""
-        if type(value) is not bytes or len(value) < APART_BYTES:
-            return None
-        place = self._places.setdefault(id(value), len(self.objects))
-        if place == len(self.objects):
-            self.objects.append(value)
-        return place
-
-
-def _dump(pickler: Any, task: Task, is_in_band: Any, found: _BytesApart | None) -> bytes:
+def _dump(pickler: Any, task: Task, is_in_band: Any, found: BytesApart | None) -> bytes:
     file = io.BytesIO()
     made = pickler(file, protocol=5, buffer_callback=is_in_band)
     if found is not None:
@@ -190,7 +162,7 @@ def _dump(pickler: Any, task: Task, is_in_band: Any, found: _BytesApart | None) 
     return file.getvalue()
 
 
-def _by_value(task: Task, is_in_band: Any, found: _BytesApart | None) -> bytes:
+def _by_value(task: Task, is_in_band: Any, found: BytesApart | None) -> bytes:
     import cloudpickle
 
     try:
@@ -215,7 +187,7 @@ def decode(head: Any, lengths: Sequence[int] = (), parts: Sequence[Any] = ()) ->
 
     def load(place: int) -> bytes:
         if place not in copied:
-            copied[place] = bytes(objects[place])
+            copied[place] = copy_to_bytes(objects[place])
         return copied[place]
 
     unpickler.persistent_load = load  # type: ignore[method-assign]  # may be set on an unpickler as well
