@@ -95,13 +95,13 @@ class Produce(ProcessingStage[Task, Task]):
     name = "produce"
 
     def __init__(self, kind: str, nbytes: int, count: int) -> None:
-        self.kind, self.nbytes, self.count = kind, nbytes, count
+        self.kind, self.nbytes, self.payloads = kind, nbytes, count
 
     def setup(self, worker_metadata: Any = None) -> None:
         self.prepared = [make(self.kind, self.nbytes) for _ in range(PREPARED)]
 
     def process(self, task: Task) -> Iterator[Task]:
-        for number in range(self.count):
+        for number in range(self.payloads):
             made = task_of(self.kind, self.prepared[number % PREPARED])
             made.metadata = {"made_at": time.monotonic(), "cpu_s": time.process_time()}
             yield made

@@ -24,10 +24,10 @@ class Make(ProcessingStage[Task, Task]):
     name = "make"
 
     def __init__(self, count: int, size: int = SIZE) -> None:
-        self.count, self.size = count, size
+        self.tasks, self.size = count, size
 
     def process(self, task: Task) -> Iterator[Task]:
-        for number in range(self.count):
+        for number in range(self.tasks):
             yield Task(data={"frames": [np.full(self.size, number, np.uint8)], "changes": 0})
 
 

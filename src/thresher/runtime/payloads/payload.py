@@ -146,7 +146,7 @@ def _pickled(task: Task, *, from_main: bool, apart: bool) -> Encoded:
         buffers.clear()
         found = BytesApart() if apart else None
         head = _by_value(task, is_in_band, found)
-    objects = [] if found is None else list(map(memoryview, found.objects))
+    objects = [memoryview(value) for value in found.objects] if found is not None else []
     if not buffers and not objects:
         return Encoded(head, [], ())
     lengths = (len(head), *(view.nbytes for view in buffers), *(-view.nbytes for view in objects))
