@@ -47,7 +47,7 @@ def sample_tree(pids: list[int], at_s: float) -> MemorySample:
         rollup = _rollup_kb(pid)
         pss_kb += rollup.get("Pss", 0)
         pss_shmem_kb += rollup.get("Pss_Shmem", 0)
-    unmapped = max(0, _memfd_bytes(pids) - pss_shmem_kb * 1024)
+    unmapped = max(0, memfd_bytes(pids) - pss_shmem_kb * 1024)
     return MemorySample(at_s, pss_kb * 1024, unmapped)
 
 
@@ -67,7 +67,7 @@ def _rollup_kb(pid: int) -> dict[str, int]:
     return {key: int(rest.split()[0]) for key, _, rest in (line.partition(":") for line in lines)}
 
 
-def _memfd_bytes(pids: list[int]) -> int:
+def memfd_bytes(pids: list[int]) -> int:
     """Allocated bytes of all memfd files that these processes hold open, each file once."""
     sizes: dict[tuple[int, int], int] = {}
     for pid in pids:

@@ -48,6 +48,20 @@ def error_report(error: BaseException, frames: traceback.StackSummary | None = N
     return "".join(lines).rstrip().encode("utf-8", "replace").decode()
 
 
+# -- writes to a read-only buffer: NumPy, memoryviews, Cython, Numba ---------------------------------------------------
+
+
+_READ_ONLY = ("read-only", "readonly", "WRITEABLE flag")
+
+
+def is_read_only(error: BaseException) -> bool:
+    """Return True if an error says that a buffer cannot be changed."""
+    if not isinstance(error, ValueError | TypeError) and type(error).__name__ != "TypingError":
+        return False
+    text = error_text(error)
+    return any(words in text for words in _READ_ONLY)
+
+
 # -- out of memory, which libraries report in different ways: matched by type name and message -------------------------
 
 

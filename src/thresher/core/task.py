@@ -22,7 +22,7 @@ class Task:
     """One piece of data on its way through a pipeline. Subclass it for data of your own."""
 
     has_constant_buffers: ClassVar[bool] = False
-    """True if nothing changes the buffers of the data in place, so that another process may read them without a copy.
+    """True if nothing changes the buffers of the data in place, so that the caller of a run gets them without a copy.
     A subclass, which may hold more, does not inherit it."""
     counted_items: int | None = None
     """The number of records that the task was counted as when it entered the current stage, which may change it; set by

@@ -24,7 +24,7 @@ from thresher.core.stage import SinkStage, SourceStage
 from thresher.credentials import redacted_errors
 from thresher.errors import PlanError, RefusedError, RunFailedError
 from thresher.runtime.cluster import Cluster
-from thresher.runtime.memory.floor import RECORD_SHARE, chunk_bytes, refuse_below_floor
+from thresher.runtime.memory.floor import CHUNK_SHARE, RECORD_SHARE, chunk_bytes, refuse_below_floor
 from thresher.runtime.processes.accelerators import Accelerator
 from thresher.scheduler.model import NodeSpec, OpSpec, RunSpec
 from thresher.scheduler.workers.placement import placement_errors
@@ -84,6 +84,7 @@ class Limits:
             fusion=self.fusion,
             barrier=self.barrier,
             chunk_bytes=chunk_bytes(memory, self.workers_per_node, CHUNK_BYTES) if memory else CHUNK_BYTES,
+            large_bytes=memory // (CHUNK_SHARE * self.workers_per_node),
             max_record_bytes=memory // RECORD_SHARE if memory else 2**62,
             memory_bytes=memory,
             keep_dropped=keep_dropped,

@@ -36,7 +36,7 @@ from thresher.runtime.accounts import UnitState
 from thresher.runtime.cluster import Cluster, MemoryReading
 from thresher.runtime.executor import Executor, Limits, run_spec
 from thresher.runtime.orders import WorkerSetup
-from thresher.runtime.payloads.payload import decode_inline, encode
+from thresher.runtime.payloads.payload import decode_result, encode
 from thresher.runtime.processes.accelerators import Accelerator, declared_accelerators
 from thresher.runtime.processes.control import available_cpus
 from thresher.runtime.processes.pool import ProcessPool
@@ -180,7 +180,7 @@ class EngineCluster:
     def decode_result(self, payload: Any) -> Task:
         """Decode a result of the engine or of the fallback cluster."""
         if isinstance(payload, Result):
-            return decode_inline(payload.payload)
+            return decode_result(payload.payload)
         assert self._fallback is not None
         return self._fallback.decode_result(payload)
 

@@ -26,7 +26,7 @@ from thresher.ledger.records import CommitRecord
 from thresher.runtime.interrupts import signals_raise
 from thresher.runtime.memory.usage import choose_memory_pool
 from thresher.runtime.orders import TaskOrder, WorkerSetup
-from thresher.runtime.payloads.payload import Payload, decode_inline, encode
+from thresher.runtime.payloads.payload import Payload, decode_result, encode
 from thresher.runtime.processes.setup_pickle import load_setup
 from thresher.runtime.worker.worker import SetupFailed, Worker
 from thresher.stage_errors import ControlSignal
@@ -164,7 +164,7 @@ def _orders(op: Op, works: list[UnitWork], size: int) -> Iterator[tuple[TaskOrde
     for start in range(0, len(tasks), size):
         some = tasks[start : start + size]
         unit = works[some[0][0]].unit
-        decoded = [decode_inline(payload) for _, payload in some]
+        decoded = [decode_result(payload) for _, payload in some]
         yield TaskOrder(op.index, unit, EPOCH, decoded), [place for place, _ in some]
 
 

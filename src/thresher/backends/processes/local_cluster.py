@@ -36,8 +36,10 @@ ARENA_BYTES = 2**36
 LEAST_ARENA_BYTES = 2**28
 WORKER_MEMORY_S = 1.0
 """Interval between two measurements of each worker's memory."""
-KEEP_LEAST, KEEP_MOST = 8 * 2**20, 64 * 2**20
-"""Range of the freed shared memory that a worker keeps for reuse."""
+KEEP_SHARE = 16
+"""All workers together keep at most one part in `KEEP_SHARE` of the memory as freed shared memory for reuse."""
+KEEP_LEAST, KEEP_UNLIMITED = 8 * 2**20, 256 * 2**20
+"""What a worker may keep at least, and without a memory limit."""
 
 
 class LocalCluster(MessageCluster):
@@ -51,9 +53,6 @@ class LocalCluster(MessageCluster):
         self._accelerators = accelerators
         self._meter = TreeMeter()
         self._spill_to = ""
-        memory_bytes, workers = limits.memory_bytes, limits.shared_workers
-        share = memory_bytes // (32 * workers) if memory_bytes else KEEP_MOST
-        self._keep_bytes = max(KEEP_LEAST, min(KEEP_MOST, share))
         self._opened: dict[int, set[int]] = {}
         """Arenas that each worker has open."""
         self._memory_reported_at = 0.0
@@ -111,10 +110,11 @@ class LocalCluster(MessageCluster):
         worker, op = action.worker, action.op
         needs_gpu = op is not None and self._ops[op].resources.requires_gpu
         share = self._share_of(worker)
+        workers = self._limits.shared_workers + sum(other.workers or 1 for other in self._ops if other.dedicated)
         request = msg.Fork(
             worker,
             op,
-            self._keep_bytes,
+            keep_bytes(self._limits.memory_bytes, workers),
             self._places.rank(worker),
             self._places.count(op),
             self._spill_to,
@@ -169,6 +169,11 @@ class LocalCluster(MessageCluster):
         self._forget_worker(worker)
         if not message.expected:
             self._events.append(ev.WorkerLost(worker, found.reason, found.blamed, found.condemned))
+
+
+def keep_bytes(memory_bytes: int, workers: int) -> int:
+    """Return the freed shared memory that each worker may keep for reuse; `memory_bytes`: the limit, 0 for none."""
+    return max(KEEP_LEAST, memory_bytes // (KEEP_SHARE * workers)) if memory_bytes else KEEP_UNLIMITED
 
 
 def _arena_size() -> int:

@@ -18,7 +18,7 @@ from thresher.runtime.crashes.diagnosis import Coroner
 from thresher.runtime.executor import Limits
 from thresher.runtime.memory.usage import RECYCLE_SHARE, worker_share
 from thresher.runtime.orders import WorkerSetup
-from thresher.runtime.payloads.payload import Payload, decode_inline, encode
+from thresher.runtime.payloads.payload import Payload, decode_result, encode
 from thresher.runtime.processes import messages as msg
 from thresher.runtime.worker.stage_call import ABORTED
 from thresher.scheduler import actions as act
@@ -158,7 +158,7 @@ class MessageCluster(ABC):
 
     def decode_result(self, payload: Any) -> Task:
         """Return the task of an encoded result."""
-        return decode_inline(payload[0])
+        return decode_result(payload[0])
 
     # -- memory --------------------------------------------------------------------------------------------------------
 

@@ -24,7 +24,15 @@ import ray
 from numpy.typing import NDArray
 
 from thresher.core.task import Task
-from thresher.runtime.payloads.payload import NOWHERE, Encoded, Payload, PayloadMissing, decode, decode_inline
+from thresher.runtime.payloads.payload import (
+    NOWHERE,
+    Encoded,
+    Payload,
+    PayloadMissing,
+    decode,
+    decode_inline,
+    decode_own,
+)
 from thresher.runtime.processes import messages as msg
 from thresher.runtime.processes.wire import PeerGone
 
@@ -190,6 +198,8 @@ class ObjectStore:
 class RefReader:
     """Opens payloads in place, in the object store of this node; Ray transfers them there."""
 
+    can_reopen = False
+
     def __init__(self, refs: dict[Key, list[Any]], lost: set[int]) -> None:
         """`lost`: workers whose payloads are lost unless a copy is on this node. The driver knows that long before Ray
         does."""
@@ -198,10 +208,10 @@ class RefReader:
         self.held_bytes = 0
         """Bytes of payloads that were still in use at the last call of `ended`."""
 
-    def open(self, payload: Payload) -> Task:
-        """Return the task of a payload. Raises `PayloadMissing`."""
+    def open(self, payload: Payload, *, own: bool = False) -> Task:
+        """Return the task of a payload, with copies of its buffers if `own`. Raises `PayloadMissing`."""
         if payload.arena == NOWHERE:
-            return decode_inline(payload)
+            return decode_inline(payload, own=own)
         ref = self._take((payload.arena, payload.offset))
         parts: Parts | None = None
         while parts is None:
@@ -213,11 +223,10 @@ class RefReader:
             except ray.exceptions.RayError as error:
                 raise PayloadMissing(f"a payload of worker {payload.arena} is lost: {error}") from None
         head, *buffers = parts
-        return decode(head, [self._view(n, part) for n, part in zip(payload.lengths[1:], buffers, strict=True)])
+        lengths = payload.lengths[1:]
+        return decode_own(head, lengths, buffers) if own else decode(head, lengths, list(map(self._view, buffers)))
 
-    def _view(self, length: int, part: NDArray[np.uint8]) -> Any:
-        if length < 0:
-            return bytearray(part)
+    def _view(self, part: NDArray[np.uint8]) -> memoryview:
         self.held_bytes += part.nbytes
         finalizer = weakref.finalize(part, self._ended.append, part.nbytes)
         finalizer.atexit = False

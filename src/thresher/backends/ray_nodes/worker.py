@@ -131,7 +131,7 @@ class RayWorker:
             keeper = MemoryKeeper(self._request.share_bytes)
             watch_for_out_of_memory(keeper)
             body = OverlappedWorkerProcess if self._request.devices else WorkerProcess
-            process = body(self._link, worker, self._store, "", keeper)
+            process = body(self._link, worker, self._store, keeper)
             process.serve()
             process.end()
         finally:

@@ -347,14 +347,23 @@ def _width(kind: pa.DataType) -> int:
     return int(kind.bit_width) if _family(kind) != "other" else 0
 
 
-def pack_table(table: pa.Table) -> Packet:
-    """A table as bytes for a pickle: of a slice only its own rows."""
+_PICKLED_BYTES = 2**20
+"""A smaller table is sent as one buffer, which costs less than many."""
+
+
+def pack_table(table: pa.Table) -> Packet | pa.Table:
+    """A table for a pickle: of a slice only its own rows. A large one whose buffers hold nothing else stays as it is,
+    because a pickle takes the buffers of Arrow without a copy."""
+    if table.nbytes > _PICKLED_BYTES and table.get_total_buffer_size() <= 1.05 * table.nbytes:
+        return table
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
     return Packet(sink.getvalue())
 
 
-def unpack_table(packet: Packet) -> pa.Table:
+def unpack_table(packet: Packet | pa.Table) -> pa.Table:
     """The table of `pack_table`."""
+    if not isinstance(packet, Packet):
+        return packet
     return pa.ipc.open_stream(pa.py_buffer(packet.buffer)).read_all()

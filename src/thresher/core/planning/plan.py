@@ -96,6 +96,8 @@ class PlanSettings:
     """True if each stage finishes before the next one starts."""
     chunk_bytes: int = CHUNK_BYTES
     """Approximate size of the chunks that a reader emits."""
+    large_bytes: int = 0
+    """Size above which a record needs admission before each step; at least two chunks."""
     max_record_bytes: int = 2**62
     """Size above which a record is quarantined."""
     memory_bytes: int = 0

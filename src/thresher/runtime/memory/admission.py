@@ -200,7 +200,7 @@ class LargeRecord:
 
     def __init__(self, plan: Plan, op: Op, gate: LargeGate) -> None:
         self._gate = gate
-        self.large_bytes = 2 * plan.settings.chunk_bytes
+        self.large_bytes = max(2 * plan.settings.chunk_bytes, plan.settings.large_bytes)
         """Size above which a task requests room before each step."""
         self._most_bytes = plan.settings.max_record_bytes
         self._first_step = op.index * MOST_STEPS * WIDTHS

@@ -19,9 +19,10 @@ from typing import Any
 from thresher.runtime.orders import Produced
 from thresher.runtime.overlap.helper_thread import HelperThread, helped_by
 from thresher.runtime.overlap.overlapped_flow import OverlappedFlow
+from thresher.runtime.payloads.payload import CopyNeeded, views_lent
 from thresher.runtime.processes import messages as msg
 from thresher.runtime.processes.wire import PeerGone
-from thresher.runtime.processes.worker_process import LOOK_EVERY_S, ProcessCall, WorkerProcess
+from thresher.runtime.processes.worker_process import GETS_COPIES, LOOK_EVERY_S, ProcessCall, WorkerProcess
 from thresher.runtime.worker.call import call as make
 from thresher.runtime.worker.call import end_note, settle
 from thresher.runtime.worker.call_queue import NO_LIMIT
@@ -84,8 +85,13 @@ class OverlappedWorkerProcess(WorkerProcess):
             return functools.partial(self._refuse, kept=kept)
         if call.ready.still_holds():
             call.is_begun = True
-            make(call.ready)
-            end_note()
+            try:
+                with views_lent(self._lends_views):
+                    make(call.ready)
+            except CopyNeeded:
+                return self._restart_with_copies
+            finally:
+                end_note()
             call.ready.noted = call.ready.context.take_noted()
             if call.ready.is_over(may_wait=call.credit != NO_LIMIT):
                 self._ended.append((self._settle, call))
@@ -123,6 +129,13 @@ class OverlappedWorkerProcess(WorkerProcess):
             if call.ready is not None:
                 flow = call.flow = overlapped.rest(call.ready)
         return flow
+
+    def _restart_with_copies(self, call: ProcessCall) -> None:
+        self._recall()
+        for other in [other for other in self._calls.waiting if other.order is not None and not other.is_begun]:
+            self._calls.waiting.remove(other)
+            self._fail(other, "copy-needed", GETS_COPIES, fatal=False, blamed=False)
+        super()._restart_with_copies(call)
 
     def _end_call(self, call: ProcessCall) -> None:
         self._ended.append((self._finish, call))

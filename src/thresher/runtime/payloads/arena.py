@@ -29,6 +29,7 @@ from thresher.runtime.payloads.payload import (
     decode_parts,
     layout,
     read_spilled,
+    spill,
     write_pieces,
 )
 
@@ -192,9 +193,11 @@ class Segments:
 class OwnArena:
     """The arena that a worker writes to."""
 
-    def __init__(self, number: int, fd: int, keep_bytes: int) -> None:
+    def __init__(self, number: int, fd: int, keep_bytes: int, spill_to: str = "") -> None:
+        """`spill_to`: folder for payloads, which are then not in shared memory (batch mode)."""
         self.number = number
         self._fd = fd
+        self._spill_to, self._spilled = spill_to, 0
         size = os.fstat(fd).st_size
         self.segments = Segments(size - NOTE_BYTES, keep_bytes)
         self.map = map_arena(fd, size)
@@ -207,6 +210,9 @@ class OwnArena:
 
     def put(self, encoded: Encoded) -> Payload:
         """Copy an encoded task into a segment."""
+        if self._spill_to:
+            self._spilled += 1
+            return spill(encoded, os.path.join(self._spill_to, f"payload-{self.number}-{self._spilled}"))
         lengths = encoded.lengths or (len(encoded.head),)
         starts, total = layout(lengths)
         offset, warm = self.segments.allocate(total)
@@ -250,6 +256,8 @@ def punch_hole(fd: int, start: int, size: int) -> None:
 class Reader:
     """Reader of payloads in place, which tracks when their leases end."""
 
+    can_reopen = True
+
     def __init__(self) -> None:
         self._maps: dict[int, mmap.mmap] = {}
         self._ended: deque[tuple[int, int, int]] = deque()
@@ -269,12 +277,13 @@ class Reader:
         """Remove an arena; it is unmapped when its last view is released."""
         self._maps.pop(number, None)
 
-    def open(self, payload: Payload) -> Task:
-        """Return the task of a payload. For one in an arena, the lease ends when the last view of it is released."""
+    def open(self, payload: Payload, *, own: bool = False) -> Task:
+        """Return the task of a payload, with copies of its buffers if `own`. For one in an arena, the lease ends when
+        the last view of it is released."""
         if payload.path:
-            return read_spilled(payload)
+            return read_spilled(payload, own=own)
         if payload.arena == NOWHERE:
-            return decode_inline(payload)
+            return decode_inline(payload, own=own)
         import numpy as np
 
         _, total = layout(payload.lengths)
@@ -282,7 +291,7 @@ class Reader:
         self.held_bytes += total
         finalizer = weakref.finalize(base, self._end, payload.arena, payload.offset, total)
         finalizer.atexit = False
-        return decode_parts(payload.lengths, base.data)
+        return decode_parts(payload.lengths, base.data.toreadonly(), own=own)
 
     def _end(self, arena: int, offset: int, nbytes: int) -> None:
         self._ended.append((arena, offset, nbytes))

@@ -8,7 +8,6 @@ parked, and the next call starts. Messages are handled between two outputs of a 
 from __future__ import annotations
 
 import gc
-import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -22,12 +21,13 @@ from thresher.runtime.memory.usage import MemoryKeeper, WorkerFull, private_byte
 from thresher.runtime.orders import Produced, TaskOrder, TaskReport
 from thresher.runtime.payloads.payload import (
     INLINE_BYTES,
+    CopyNeeded,
     EncodeError,
     Payload,
     PayloadMissing,
     PayloadStore,
     encode,
-    spill,
+    views_lent,
 )
 from thresher.runtime.processes import messages as msg
 from thresher.runtime.processes.wire import Link, PeerGone
@@ -44,6 +44,7 @@ LOOK_EVERY_S = 0.001
 PAYLOAD_LOST = "payload-lost"
 """Error of a call whose input can no longer be read."""
 KINDS = {TaskAborted: ABORTED, PayloadMissing: PAYLOAD_LOST, EncodeError: "unsendable-result"}
+GETS_COPIES = "a stage writes to its task in place; the next attempt gets copies"
 REPORT_EVERY_S = 0.5
 """Interval at which a long task reports its counts."""
 
@@ -101,16 +102,16 @@ class WorkerProcess:
         channel: Link,
         worker: Worker,
         arena: PayloadStore,
-        spill_to: str = "",
         keeper: MemoryKeeper | None = None,
     ) -> None:
         self._channel, self._worker, self._arena = channel, worker, arena
-        self._spill_to, self._spilled = spill_to, 0
         self._reader = arena.reader()
         self._memory = keeper or MemoryKeeper()
         self._calls: CallQueue[ProcessCall] = CallQueue()
         self._bit_by_bit = [worker.plan.emits_gradually(op) for op in worker.plan.ops]
         self._running: ProcessCall | None = None
+        self._lends_views = True
+        """False once a stage has tried to change a buffer of its task in place: then each task gets copies."""
         self._finished: list[msg.TaskUpdate] = []
         self._has_finished_any = self._stopping = False
         self._looked_at = self._flushed_at = 0.0
@@ -237,7 +238,8 @@ class WorkerProcess:
             self._refuse(call, kept)
             return
         call.is_begun = True
-        ended = self._run_flow(call, call.flow or self._start(call))
+        with views_lent(self._lends_views):
+            ended = self._run_flow(call, call.flow or self._start(call))
         (self._end_call if ended else self._park)(call)
 
     def _too_full_for(self, call: ProcessCall) -> int:
@@ -257,6 +259,8 @@ class WorkerProcess:
             self._fail(call, "out-of-memory", str(error) or "memory ran out", fatal=False)
             gc.collect()
             self._memory.give_back()
+        except CopyNeeded:
+            self._restart_with_copies(call)
         except (PeerGone, ControlSignal):
             raise
         except (TaskAborted, PayloadMissing, EncodeError) as error:
@@ -267,6 +271,19 @@ class WorkerProcess:
             self._fail(call, type(error).__name__, message_of(error), fatal=not is_out_of_memory(error))
         except BaseException as error:  # a bug in Thresher or in a reader: retried, on another worker if necessary
             self._fail(call, type(error).__name__, traceback_of(error), fatal=False)
+
+    def _restart_with_copies(self, call: ProcessCall) -> None:
+        """Start a call again in which a stage writes in place. From now on, tasks here get buffers of their own."""
+        self._lends_views = False
+        writes = call.emitted or self._worker.plan.ops[call.op].writes
+        if writes or not self._reader.can_reopen:
+            kind = ABORTED if writes else "copy-needed"
+            self._fail(call, kind, GETS_COPIES, fatal=False, blamed=False)
+            return
+        call.earn(sum(payload.nbytes for payload in call.payloads()))
+        self._drop(call)
+        call.opened = 0
+        self._guard(self._advance, call)  # at once: its leases are still open, since nothing was flushed
 
     def _run_flow(self, call: ProcessCall, flow: Iterator[Produced]) -> bool:
         """Emit the outputs of a flow until it ends (True) or its credit is used up (False)."""
@@ -287,7 +304,7 @@ class WorkerProcess:
         for task in call.tasks:
             call.opened += 1
             if task.payload is not None:
-                tasks.append(self._reader.open(task.payload))
+                tasks.append(self._reader.open(task.payload, own=not self._lends_views))
         call.order = TaskOrder(call.op, call.unit, call.tasks[0].epoch, tasks, call.done)
         call.outputs = [[] for _ in call.tasks]
         call.told_at = time.perf_counter()
@@ -312,12 +329,7 @@ class WorkerProcess:
 
     def _store(self, task: Any) -> Payload:
         encoded = encode(task)
-        if encoded.nbytes < INLINE_BYTES:
-            return encoded.inline()
-        if self._spill_to:
-            self._spilled += 1
-            return spill(encoded, os.path.join(self._spill_to, f"payload-{self._arena.number}-{self._spilled}"))
-        return self._arena.put(encoded)
+        return encoded.inline() if encoded.nbytes < INLINE_BYTES else self._arena.put(encoded)
 
     def _report_progress(self, call: ProcessCall, now: float, *, at_once: bool = False) -> None:
         """Report the outputs of a running task: a large batch at once, small ones and counts at intervals."""

@@ -85,12 +85,12 @@ def run_worker(request: msg.Fork, sock: socket.socket, arena_fd: int, setup: Any
         else:
             channel.queue(msg.Started(private_bytes()))
             channel.flush()
-            arena = OwnArena(request.worker, arena_fd, request.keep_bytes)
+            arena = OwnArena(request.worker, arena_fd, request.keep_bytes, request.spill_to)
             keep_notes_in(arena.note_page)
             keeper = MemoryKeeper(request.share_bytes)
             watch_for_out_of_memory(keeper)
             body = OverlappedWorkerProcess if request.devices else WorkerProcess
-            process = body(channel, worker, arena, request.spill_to, keeper)
+            process = body(channel, worker, arena, keeper)
             process.serve()
             ignore_sigterm()
             process.end()

@@ -29,6 +29,7 @@ from thresher.runtime.crashes import crash_notes, isolation
 from thresher.runtime.crashes.crash_notes import Note
 from thresher.runtime.crashes.evidence import KNOWN
 from thresher.runtime.overlap import helper_thread
+from thresher.runtime.payloads.payload import raise_if_view_written
 from thresher.runtime.worker.settle import FlatList, Outcome, settle_flat, settle_judged, settle_many, settle_task
 from thresher.stage_errors import OUT_OF_MEMORY, ControlSignal, is_out_of_memory, is_transient
 
@@ -59,6 +60,7 @@ class Fault:
     @classmethod
     def of(cls, error: BaseException) -> Fault:
         """Return the description of `error`, and release what the frames hold that it went through."""
+        raise_if_view_written(error)
         traceback.clear_frames(error.__traceback__)
         name = type(error).__name__
         text = message_of(error) or name

@@ -135,6 +135,40 @@ def test_another_map_of_the_arena_shows_what_was_put(arena: Arena) -> None:
     assert batch.to_pyarrow().equals(table)
 
 
+def test_an_array_of_100_mb_is_seen_in_the_segment_itself_which_takes_no_more_memory(arena: Arena) -> None:
+    own, fd = arena
+    reader = reader_of(fd)
+    array = np.arange(12_500_000)
+    payload = own.put(encode(Task(data={"frames": [array]})))
+    assert array.nbytes <= resident_bytes(fd) < 1.01 * array.nbytes
+    seen = reader.open(payload).data["frames"][0]
+    assert not seen.flags.writeable
+    segment = np.frombuffer(reader._maps[7], np.uint8, payload.nbytes, payload.offset)
+    assert np.shares_memory(seen, segment)
+    own.map[payload.offset + payload.nbytes - 8] ^= 255
+    assert seen[-1] == 12_499_999 ^ 255  # the last bytes of the segment are the last bytes of the array
+    assert seen[:-1].sum() == array[:-1].sum()
+
+
+def test_segments_are_recycled_and_stay_under_the_budget() -> None:
+    fd = create_arena(1000 * MB)
+    own = OwnArena(7, fd, keep_bytes=50 * MB)
+    task = Task(data=np.ones(20 * MB, np.uint8))
+    waiting = [own.put(encode(task)) for _ in range(4)]
+    places = set()
+    for _ in range(20):
+        own.free(waiting.pop(0).offset)
+        assert own.segments.warm_bytes <= 50 * MB
+        waiting.append(own.put(encode(task)))
+        places.add(waiting[-1].offset)
+        assert resident_bytes(fd) < 4.1 * 20 * MB
+    assert len(places) <= 4
+    for payload in waiting:
+        own.free(payload.offset)
+    assert resident_bytes(fd) <= 50 * MB
+    os.close(fd)
+
+
 def test_a_lease_ends_when_the_task_is_gone(arena: Arena) -> None:
     own, fd = arena
     reader = reader_of(fd)

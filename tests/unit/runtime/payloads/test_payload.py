@@ -16,12 +16,14 @@ from hypothesis import strategies as st
 from thresher.core.documents.batch import DocumentBatch
 from thresher.core.documents.records import RawLines, RecordIds
 from thresher.core.task import FileGroupTask, RawChunk, Task
+from thresher.runtime.payloads.large_bytes import APART_BYTES, copy_to_bytes
 from thresher.runtime.payloads.payload import (
     ALIGNMENT,
     Encoded,
     EncodeError,
     Payload,
     decode_inline,
+    decode_result,
     encode,
     layout,
     read_spilled,
@@ -102,13 +104,114 @@ def test_a_chunk_survives() -> None:
     assert (back.offset, back.source) == (17, ("abc:", "a.jsonl"))
 
 
-def test_an_array_that_could_be_changed_can_still_be_changed_and_changes_nothing_else() -> None:
+@pytest.mark.parametrize("is_writable", [True, False])
+def test_an_array_is_a_read_only_view_and_its_copy_changes_nothing_else(is_writable: bool) -> None:
+    array = np.zeros(10_000)
+    array.flags.writeable = is_writable
+    payload = encode(Task(data=array)).inline()
+    view = decode_inline(payload).data
+    assert np.shares_memory(view, np.frombuffer(payload.data, np.uint8))
+    with pytest.raises(ValueError, match="read-only"):
+        view += 1
+    own = view.copy()
+    own += 1
+    assert decode_inline(payload).data.sum() == 0
+
+
+def test_a_task_that_is_opened_with_its_own_buffers_can_be_changed_and_changes_nothing_else() -> None:
     payload = encode(Task(data=np.zeros(10_000))).inline()
-    first, second = decode_inline(payload), decode_inline(payload)
+    first, second = decode_inline(payload, own=True), decode_inline(payload, own=True)
     first.data += 1
     assert first.data.sum() == 10_000
     assert second.data.sum() == 0
     assert decode_inline(payload).data.sum() == 0
+
+
+def test_views_that_are_passed_on_can_be_opened_for_writing_again() -> None:
+    arrays = {"a": np.arange(10_000), "b": [np.ones(5_000), b"\x97\x98" * 10], "small": np.ones(3)}
+    view = decode_inline(encode(Task(data=arrays)).inline())
+    assert not view.data["a"].flags.writeable
+    own = decode_inline(encode(view).inline(), own=True).data
+    own["a"] += 1
+    own["b"][0] += 1
+    assert own["a"][:2].tolist() == [1, 2]
+    assert own["b"][0].sum() == 10_000
+    assert own["b"][1] == arrays["b"][1]
+
+
+def test_who_asked_for_results_may_change_them() -> None:
+    view = decode_inline(encode(Task(data=np.zeros(10_000))).inline())
+    result = decode_result(encode(view).inline())
+    result.data += 1
+    assert result.data.sum() == 10_000
+    table = pa.table({"clip": [b"x" * 200_000] * 10})
+    kept = encode(DocumentBatch(table)).inline()
+    back = decode_result(kept)
+    assert isinstance(back, DocumentBatch)
+    clip = back.to_pyarrow().column("clip").chunk(0).buffers()[2]
+    assert np.shares_memory(np.frombuffer(clip, np.uint8), np.frombuffer(kept.data, np.uint8))  # Arrow is constant
+
+
+def test_the_parts_of_an_encoded_task_are_the_buffers_of_the_task_itself() -> None:
+    """So the copy to where they are sent from is the only one that the sender makes."""
+    arrays = [np.arange(100_000), np.asfortranarray(np.ones((300, 300)))]
+    encoded = encode(Task(data={"arrays": arrays}))
+    assert encoded.nbytes < 1.01 * sum(array.nbytes for array in arrays)
+    for array, buffer in zip(arrays, encoded.buffers, strict=True):
+        assert np.shares_memory(array, np.frombuffer(buffer, np.uint8))
+
+    table = pa.table({"clip": pa.array([b"x" * 200_000] * 10, pa.large_binary())})
+    encoded = encode(DocumentBatch(table))
+    clip = np.frombuffer(table.column("clip").chunk(0).buffers()[2], np.uint8)
+    assert any(np.shares_memory(clip, np.frombuffer(buffer, np.uint8)) for buffer in encoded.buffers)
+    assert encoded.nbytes < 1.01 * table.nbytes
+
+
+def test_of_a_slice_of_a_table_only_its_own_rows_are_sent() -> None:
+    table = pa.table({"clip": pa.array([b"x" * 2_000_000] * 10, pa.large_binary())})
+    encoded = encode(DocumentBatch(table.slice(3, 2)))
+    assert encoded.nbytes < 4_100_000
+    back = decode_inline(encoded.inline())
+    assert isinstance(back, DocumentBatch)
+    assert back.to_pyarrow().equals(table.slice(3, 2))
+
+
+class Clips(Task):
+    """Payloads of `bytes`."""
+
+
+@pytest.mark.parametrize("size", [APART_BYTES, 5_000_001])
+def test_large_bytes_are_sent_as_they_are_and_come_back_as_bytes(size: int) -> None:
+    clips = [bytes([number]) * size for number in range(20)]
+    for _ in range(2):  # that such a type holds large bytes is found out with its first task
+        encoded = encode(Clips(data={"clips": [*clips, clips[0]], "names": ["a", "b"], "one": np.ones(1000)}))
+        assert len(encoded.head) < 10_000
+        assert [view.obj for view in encoded.buffers[1:]] == clips  # once each, though one is there twice
+        assert all(view.obj is clip for view, clip in zip(encoded.buffers[1:], clips, strict=True))
+        back = decode_inline(encoded.inline()).data
+        assert back["clips"] == [*clips, clips[0]]
+        assert {type(clip) for clip in back["clips"]} == {bytes}
+        assert back["clips"][-1] is back["clips"][0]
+        assert (back["names"], back["one"].sum()) == (["a", "b"], 1000)
+
+
+def test_large_bytes_in_a_class_that_travels_by_value() -> None:
+    class Local(Task):
+        """Known in this function alone."""
+
+    clips = [b"x" * 600_000, b"y" * 600_000]
+    for _ in range(2):
+        encoded = encode(Local(data=clips))
+        assert decode_inline(encoded.inline()).data == clips
+    assert len(encoded.head) < 10_000
+
+
+@given(st.binary(min_size=1, max_size=50), st.integers(0, 70))
+def test_a_copy_on_huge_pages_is_a_copy(pattern: bytes, more: int) -> None:
+    content = (pattern * (4 * 2**20 // len(pattern) + 1))[: 4 * 2**20 + more]
+    copy = copy_to_bytes(memoryview(content)[1:])
+    assert copy == content[1:]
+    assert hash(copy) == hash(content[1:])
 
 
 def test_a_read_only_array_stays_read_only() -> None:

@@ -79,8 +79,8 @@ class Driver:
         self.reader.add(1, os.dup(self.arena))
         self.its: Channel[Any] = Channel(its, msg.ToWorker)
         worker = Worker(WorkerSetup(plan))
-        own = OwnArena(1, os.dup(self.arena), keep_bytes=2**20)
-        self.process = body(self.its, worker, own, spill_to)
+        own = OwnArena(1, os.dup(self.arena), keep_bytes=2**20, spill_to=spill_to)
+        self.process = body(self.its, worker, own)
         self.thread = threading.Thread(target=self._serve)
         self._heard: list[Any] = []
         LOG.clear()
