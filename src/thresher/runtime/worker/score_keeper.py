@@ -85,7 +85,8 @@ class ScoreKeeper:
             return []
         from thresher.ledger.scores import pack_rows
 
-        batches = [task for task in outcome.tasks if isinstance(task, RecordTask)]
+        batches = [] if outcome.judged is None else [outcome.judged.batch]  # the first of a group scores all that came
+        batches += [task for task in outcome.tasks if isinstance(task, RecordTask)]
         batches += [rows.batch for rows in outcome.dropped]
         batches += [rows.batch for rows in outcome.failed if rows.batch is not None]
         found = []
