@@ -22,6 +22,7 @@ from thresher.runtime.processes import messages as msg
 from thresher.runtime.processes.wire import PeerGone
 from thresher.runtime.processes.worker_process import GETS_COPIES, LOOK_EVERY_S, WorkerProcess
 from thresher.runtime.worker.call_record import NO_LIMIT, Call
+from thresher.runtime.worker.stage_call import ABORTED
 
 
 class AttendedWorkerProcess(WorkerProcess):
@@ -126,8 +127,13 @@ class AttendedWorkerProcess(WorkerProcess):
     def _restart_with_copies(self, call: Call) -> None:
         self._recall()
         for other in [other for other in self._waiting if other.order is not None and not other.is_begun]:
-            self._waiting.remove(other)
-            self._fail(other, "copy-needed", GETS_COPIES, fatal=False, blamed=False)
+            if not self._reader.can_reopen:
+                self._waiting.remove(other)
+                self._fail(other, ABORTED, GETS_COPIES, fatal=False)
+                continue
+            for given, task in zip(other.order.tasks if other.order else (), other.tasks, strict=False):
+                assert task.payload is not None
+                given.__dict__ = self._reader.open(task.payload, own=True).__dict__
         super()._restart_with_copies(call)
 
     def _end_call(self, call: Call) -> None:
