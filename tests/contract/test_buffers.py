@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.contract.item_records import ItemBatch
+from tests.contract.item_records import ItemBatch, ItemWriter
 from thresher import LocalExecutor, Pipeline, ProcessingStage, RunResult, Task
 
 SIZE = 200_000
@@ -83,6 +83,53 @@ def test_results_can_be_changed(executor: Any) -> None:
     (task,) = run([Make(1), ChangeInPlace().with_(num_workers=1)], executor)
     task.data["frames"][0] += 1
     assert task.data["frames"][0].sum() == 2 * SIZE
+
+
+class GiveThenChange(ProcessingStage[Task, Task]):
+    """Gives something before it changes its task in place, so that its call cannot start again by itself."""
+
+    name = "give"
+
+    def process(self, task: Task) -> Iterator[Task]:
+        for _ in range(3):
+            yield Task(data={"frames": [task.data["frames"][0].copy()], "changes": 0})
+            task.data["frames"][0] += 1
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_stage_that_gave_something_before_it_writes_in_place_gets_copies_too(workers: int) -> None:
+    stages = [Make(6), GiveThenChange().with_(num_workers=workers), Sum()]
+    result = run(stages, LocalExecutor(workers=1))
+    wanted = [(0, SIZE * (number + more)) for number in range(6) for more in range(3)]
+    assert sorted(task.data for task in result) == sorted(wanted)
+
+
+class MakeFrames(ProcessingStage[Task, ItemBatch]):
+    name = "frames"
+
+    def process(self, task: Task) -> Iterator[ItemBatch]:
+        for number in range(4):
+            batch = ItemBatch({"n": [number]}, [b"x"])
+            batch.metadata["frame"] = np.full(SIZE, number, np.uint8)
+            yield batch
+
+
+class ChangeFrame(ProcessingStage[ItemBatch, ItemBatch]):
+    name = "change"
+
+    def process(self, batch: ItemBatch) -> ItemBatch:
+        frame = batch.metadata["frame"]
+        frame += 1
+        batch.payloads = [bytes(frame[:3])]
+        return batch
+
+
+def test_a_stage_before_a_writer_may_write_in_place(tmp_path: Path) -> None:
+    stages = [MakeFrames().with_(num_workers=1), ChangeFrame(), ItemWriter(str(tmp_path / "out"))]
+    result = run(stages, LocalExecutor(workers=2))
+    assert result.counts["written"] == 4
+    written = b"".join(Path(path).read_bytes() for path in result.output_paths)
+    assert all(written.count(bytes([number + 1]) * 3) == 1 for number in range(4))
 
 
 @pytest.mark.parametrize("size", [SIZE, 100_000_000])

@@ -26,6 +26,7 @@ from thresher.runtime.processes.worker_process import GETS_COPIES, LOOK_EVERY_S,
 from thresher.runtime.worker.call import call as make
 from thresher.runtime.worker.call import end_note, settle
 from thresher.runtime.worker.call_queue import NO_LIMIT
+from thresher.runtime.worker.stage_call import ABORTED
 
 
 class OverlappedWorkerProcess(WorkerProcess):
@@ -131,10 +132,18 @@ class OverlappedWorkerProcess(WorkerProcess):
         return flow
 
     def _restart_with_copies(self, call: ProcessCall) -> None:
+        """Start prepared calls again too: their tasks hold views."""
+        self._lends_views = False
         self._recall()
         for other in [other for other in self._calls.waiting if other.order is not None and not other.is_begun]:
-            self._calls.waiting.remove(other)
-            self._fail(other, "copy-needed", GETS_COPIES, fatal=False, blamed=False)
+            if self._reader.can_reopen:
+                self._drop(other)
+                other.opened = 0
+                self._guard(self._start, other)  # at once: its leases are still open, since nothing was flushed
+            else:
+                self._fail(other, ABORTED, GETS_COPIES, fatal=False)
+            if other.flow is None:  # it failed, and that was reported
+                self._calls.waiting.remove(other)
         super()._restart_with_copies(call)
 
     def _end_call(self, call: ProcessCall) -> None:

@@ -26,7 +26,7 @@ import msgspec
 from thresher.core.task import Task
 from thresher.credentials import message_of
 from thresher.errors import RunFailedError
-from thresher.runtime.payloads.large_bytes import BytesApart, copy_to_bytes, has_large_bytes
+from thresher.runtime.payloads.large_bytes import BytesApart, has_large_bytes
 from thresher.stage_errors import ControlSignal, is_read_only
 
 ALIGNMENT = 64
@@ -187,7 +187,7 @@ def decode(head: Any, lengths: Sequence[int] = (), parts: Sequence[Any] = ()) ->
 
     def load(place: int) -> bytes:
         if place not in copied:
-            copied[place] = copy_to_bytes(objects[place])
+            copied[place] = bytes(objects[place])
         return copied[place]
 
     unpickler.persistent_load = load  # type: ignore[method-assign]  # may be set on an unpickler as well

@@ -44,7 +44,7 @@ LOOK_EVERY_S = 0.001
 PAYLOAD_LOST = "payload-lost"
 """Error of a call whose input can no longer be read."""
 KINDS = {TaskAborted: ABORTED, PayloadMissing: PAYLOAD_LOST, EncodeError: "unsendable-result"}
-GETS_COPIES = "a stage writes to its task in place; the next attempt gets copies"
+GETS_COPIES = "a stage writes to its task in place; the unit starts again, and its tasks get copies"
 REPORT_EVERY_S = 0.5
 """Interval at which a long task reports its counts."""
 
@@ -275,10 +275,8 @@ class WorkerProcess:
     def _restart_with_copies(self, call: ProcessCall) -> None:
         """Start a call again in which a stage writes in place. From now on, tasks here get buffers of their own."""
         self._lends_views = False
-        writes = call.emitted or self._worker.plan.ops[call.op].writes
-        if writes or not self._reader.can_reopen:
-            kind = ABORTED if writes else "copy-needed"
-            self._fail(call, kind, GETS_COPIES, fatal=False, blamed=False)
+        if call.emitted or self._worker.plan.ops[call.op].writes or not self._reader.can_reopen:
+            self._fail(call, ABORTED, GETS_COPIES, fatal=False)
             return
         call.earn(sum(payload.nbytes for payload in call.payloads()))
         self._drop(call)
@@ -304,7 +302,7 @@ class WorkerProcess:
         for task in call.tasks:
             call.opened += 1
             if task.payload is not None:
-                tasks.append(self._reader.open(task.payload, own=not self._lends_views))
+                tasks.append(self._reader.open(task.payload, own=task.epoch > 0 or not self._lends_views))
         call.order = TaskOrder(call.op, call.unit, call.tasks[0].epoch, tasks, call.done)
         call.outputs = [[] for _ in call.tasks]
         call.told_at = time.perf_counter()

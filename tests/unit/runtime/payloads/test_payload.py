@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from thresher.core.documents.batch import DocumentBatch
 from thresher.core.documents.records import RawLines, RecordIds
 from thresher.core.task import FileGroupTask, RawChunk, Task
-from thresher.runtime.payloads.large_bytes import APART_BYTES, copy_to_bytes
+from thresher.runtime.payloads.large_bytes import APART_BYTES
 from thresher.runtime.payloads.payload import (
     ALIGNMENT,
     Encoded,
@@ -204,14 +204,6 @@ def test_large_bytes_in_a_class_that_travels_by_value() -> None:
         encoded = encode(Local(data=clips))
         assert decode_inline(encoded.inline()).data == clips
     assert len(encoded.head) < 10_000
-
-
-@given(st.binary(min_size=1, max_size=50), st.integers(0, 70))
-def test_a_copy_on_huge_pages_is_a_copy(pattern: bytes, more: int) -> None:
-    content = (pattern * (4 * 2**20 // len(pattern) + 1))[: 4 * 2**20 + more]
-    copy = copy_to_bytes(memoryview(content)[1:])
-    assert copy == content[1:]
-    assert hash(copy) == hash(content[1:])
 
 
 def test_a_read_only_array_stays_read_only() -> None:
