@@ -16,7 +16,7 @@ from thresher.errors import RunFailedError, UsageError
 
 if TYPE_CHECKING:
     from thresher.scheduler.model import OpSpec, RunSpec
-    from thresher.simulate.nodes import Cost, NodeText
+    from thresher.simulate.inputs import Cost, NodeText
     from thresher.simulate.profile import RunProfile
     from thresher.simulate.rehearsal import Rehearsal
 
@@ -76,8 +76,7 @@ def execute(arguments: argparse.Namespace) -> int:
     """Plan the recipe for the machines, run the scheduler in virtual time and print the result."""
     from thresher.core.recipes.recipe import load_recipe
     from thresher.ledger.folder.find import find_run
-    from thresher.simulate.input import make_units
-    from thresher.simulate.nodes import cluster_plan, cost_of
+    from thresher.simulate.inputs import cluster_plan, cost_of, make_units
     from thresher.simulate.rehearsal import Failures, rehearse
 
     put_trusted_on_path(arguments)
@@ -116,7 +115,7 @@ def execute(arguments: argparse.Namespace) -> int:
 
 
 def _machine(text: str | None) -> NodeText:
-    from thresher.simulate.nodes import NodeText, parse_node
+    from thresher.simulate.inputs import NodeText, parse_node
 
     if text is not None:
         return parse_node(text)
@@ -147,8 +146,8 @@ def _settings(arguments: argparse.Namespace, run_dir: str | None) -> dict[str, A
 def _profile(
     arguments: argparse.Namespace, run_dir: str | None, spec: RunSpec, stages: list[str], block_bytes: int | None
 ) -> RunProfile:
-    from thresher.simulate.measured import load_profile
     from thresher.simulate.profile import check_fits, check_routes, given_profile, with_costs
+    from thresher.simulate.recorded import load_profile
 
     costs = _costs(arguments.cost)
     if run_dir is not None:
