@@ -120,8 +120,9 @@ class VirtualCluster:
     def _perform_all(self, event: AnyEvent | None, actions: list[AnyAction]) -> None:
         if self.watch is not None:
             self.watch(event, actions)
-        for action in actions:
+        if actions:
             self._quiet_since_s = self.now
+        for action in actions:
             _PERFORM[type(action)](self, action)
 
     # -- actions ------------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from random import Random
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
@@ -241,18 +241,15 @@ class ProfileWorkload(Workload):
     def __init__(self, spec: RunSpec, profile: RunProfile, seed: int) -> None:
         random = Random(seed)
         found = [profile.ops.get(op_key(op)) for op in spec.ops]
-        self._ops = [None if own is None else OpCosts(op, own, random) for op, own in zip(spec.ops, found, strict=True)]
+        self._ops: list[Any] = [
+            None if own is None else OpCosts(op, own, random) for op, own in zip(spec.ops, found, strict=True)
+        ]
         self._commits = CommitCosts(profile.commits, random)
         self._start_s = profile.start_s
         self.start_gap_s = profile.start_gap_s
         self.driver_event_s = profile.driver_event_s
         # With as many workers per machine as in the profile, its costs already include the load of the driver.
         self.driver_adds_load = spec.shared_workers > profile.workers * max(1, len(spec.nodes))
-
-    def _costs(self, op: int) -> OpCosts:
-        costs = self._ops[op]
-        assert costs is not None, f"no task of op {op} was measured"
-        return costs
 
     def start_s(self, op: int | None) -> float:
         """Return the setup time of a worker: of its stage, if it was measured."""
@@ -261,23 +258,26 @@ class ProfileWorkload(Workload):
 
     def tasks_per_call(self, op: int) -> int:
         """Return the maximum number of tasks that one call takes."""
-        return self._costs(op).tasks_per_call
+        costs: OpCosts | None = self._ops[op]
+        assert costs is not None, f"no task of op {op} was measured"
+        return costs.tasks_per_call
 
     def is_gradual(self, op: int) -> bool:
         """Return True for ops that emit anything."""
-        return self._costs(op).emits
+        return bool(self._ops[op].emits)
 
     def ends_at_once(self, op: int) -> bool:
         """Return True if tasks were never seen to wait after their last output."""
-        return self._costs(op).profile.at_once
+        return bool(self._ops[op].profile.at_once)
 
     def draw(self, op: int, task: RunningTask, in_bytes: int, *, gradual: bool) -> Work:
         """Return the work of a measured task, scaled to `in_bytes`."""
-        return self._costs(op).draw(in_bytes)
+        work: Work = self._ops[op].draw(in_bytes)
+        return work
 
     def cold_s(self, op: int) -> float:
         """Return the extra time of the first call of an op in a worker."""
-        return self._costs(op).profile.cold_s
+        return float(self._ops[op].profile.cold_s)
 
     def commit_s(self, in_bytes: int) -> float:
         """Return the time of a measured commit, scaled to `in_bytes`."""

@@ -57,6 +57,8 @@ class VirtualWorker:
         self.alive = True
         self.up = False
         self._cluster = cluster
+        # Events arrive after all earlier ones, even if the worker has crashed in the meantime.
+        self.report = cluster.report_late if cluster.workload.latency_s else cluster.report
         self._devices = action.devices
         self._placed = True
         self._busy = False
@@ -74,10 +76,6 @@ class VirtualWorker:
     def holds_work(self) -> bool:
         """True if it runs, queues or parks anything."""
         return bool(self._busy or self._calls or self._commits or self._parked)
-
-    def report(self, event: ev.AnyEvent) -> None:
-        """Send an event; it arrives after all earlier ones, even if the worker has crashed in the meantime."""
-        self._cluster.report_late(event)
 
     # -- start and end ------------------------------------------------------------------------------------------------
 
@@ -310,13 +308,15 @@ class VirtualWorker:
         """Add a finished task to its sink, and return the events about its end."""
         ref, workload = task.ref, self._cluster.workload
         if self._cluster.spec.ops[op].sink:
-            if self._sinks.get(ref.unit, (-1,))[0] != ref.epoch:
-                self._sinks[ref.unit] = (ref.epoch, [])
-            self._sinks[ref.unit][1].append(task.path)
+            sink = self._sinks.get(ref.unit)
+            if sink is None or sink[0] != ref.epoch:
+                sink = self._sinks[ref.unit] = (ref.epoch, [])
+            sink[1].append(task.path)
         done = ev.TaskDone(ref.task, self.id, outputs, busy_s)
-        self._private_bytes += workload.leak_bytes(op)
-        if 0 < workload.worker_limit_bytes < self._private_bytes:
-            return [done, ev.WorkerMemory(self.id, self._private_bytes, workload.worker_limit_bytes)]
+        if workload.worker_limit_bytes:
+            self._private_bytes += workload.leak_bytes(op)
+            if self._private_bytes > workload.worker_limit_bytes:
+                return [done, ev.WorkerMemory(self.id, self._private_bytes, workload.worker_limit_bytes)]
         return [done]
 
     def _committed(self, action: act.Commit) -> None:
