@@ -8,7 +8,7 @@ import dataclasses
 import os
 from typing import TYPE_CHECKING, Any
 
-from thresher.cli.arguments import read_settings
+from thresher.cli.arguments import add_trust_argument, read_settings
 from thresher.cli.commands.run import put_trusted_on_path
 from thresher.cli.printing import heading, print_json, print_note, print_result, table
 from thresher.core.arguments.sizes import counted
@@ -68,7 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", metavar="N", default="0", help="seed of random draws (default 0)")
     parser.add_argument("--svg", metavar="FILE", help="draw utilisation over time")
     parser.add_argument("--html", metavar="FILE", help="the same as one page, with tables")
-    parser.add_argument("--trust", metavar="MODULE", action="append", default=[], help="as for `thresher run`")
+    add_trust_argument(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
