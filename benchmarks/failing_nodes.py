@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from tables import Spread, print_table, print_target, ratios, write_results
 
 from thresher.scheduler.model import NodeSpec, OpSpec, RunSpec, UnitSpec
-from thresher.simulate.profile import CommitSample, FileSample, OpProfile, Output, RunProfile, TaskSample, op_key
+from thresher.simulate.profile import CommitSample, FileSample, OpProfile, RunProfile, TaskSample, op_key
 from thresher.simulate.rehearsal import Failures, Rehearsal, rehearse
+from thresher.simulate.workload import Output
 
 HOURS = 24
 FAILING_SHARE = 0.01

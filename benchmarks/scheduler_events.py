@@ -28,8 +28,7 @@ from thresher.scheduler.actions import Dispatch
 from thresher.scheduler.events import AnyEvent, Event, TaskDone, TaskEmitted, TaskParked, UnitsListed
 from thresher.scheduler.model import RunSpec, UnitSpec
 from thresher.scheduler.step import Scheduler
-from thresher.simulate.behaviour import Behaviour, OpBehaviour
-from thresher.simulate.run import simulate
+from thresher.simulate.scenario import Behaviour, OpBehaviour, simulate
 
 FEW, MANY = 8, 1_000
 GROWTH = (10, 100, 1_000, 10_000)

@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 from thresher.simulate.chart import COLOURS, Panel, picture
-from thresher.simulate.timeline import Timeline
+from thresher.simulate.resources import Timeline
 
 STAGES = ("read", "grows", "steady", "write")
 DEVICES = 6

@@ -15,8 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from thresher.scheduler.model import NodeSpec, OpSpec, RunSpec, UnitSpec
-from thresher.simulate.behaviour import Behaviour, OpBehaviour, Path
-from thresher.simulate.run import SimResult, simulate
+from thresher.simulate.scenario import Behaviour, OpBehaviour, Path, SimResult, simulate
 
 GB = 1_000_000_000
 BATCH = 100

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tests.simulate.test_properties import Scenario, assert_complete, run, scenarios
 from thresher.scheduler.model import NodeSpec, OpSpec
 from thresher.scheduler.workers.placement import placement_errors
-from thresher.simulate.replay import replay
+from thresher.simulate.recorded import replay
 
 EXAMPLES = settings(
     max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]

@@ -9,9 +9,8 @@ from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
 from thresher.scheduler.model import OpSpec, RunSpec, UnitSpec
-from thresher.simulate.behaviour import Behaviour, OpBehaviour
-from thresher.simulate.replay import replay
-from thresher.simulate.run import SimResult, expected_at_sink, simulate
+from thresher.simulate.recorded import replay
+from thresher.simulate.scenario import Behaviour, OpBehaviour, SimResult, expected_at_sink, simulate
 
 EXAMPLES = settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 

@@ -6,9 +6,8 @@ from __future__ import annotations
 import pytest
 
 from thresher.scheduler.model import OpSpec, RunSpec, UnitSpec
-from thresher.simulate.behaviour import Behaviour, OpBehaviour
-from thresher.simulate.replay import LogError, replay
-from thresher.simulate.run import simulate
+from thresher.simulate.recorded import LogError, replay
+from thresher.simulate.scenario import Behaviour, OpBehaviour, simulate
 
 
 @pytest.fixture(scope="module")

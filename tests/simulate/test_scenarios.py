@@ -8,8 +8,7 @@ import pytest
 
 from thresher.observe.event_log import decode_line
 from thresher.scheduler.model import OpSpec, RunSpec, UnitSpec
-from thresher.simulate.behaviour import Behaviour, OpBehaviour
-from thresher.simulate.run import SimResult, expected_at_sink, simulate
+from thresher.simulate.scenario import Behaviour, OpBehaviour, SimResult, expected_at_sink, simulate
 
 BATCH = 100
 READ = OpSpec(index=0, name="read", source=True, next=1, output_bytes=BATCH)

@@ -76,7 +76,20 @@ def add_recipe_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_executor_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of commands that create an executor."""
+    """Add the arguments of commands that create an executor for a recipe."""
+    add_worker_arguments(parser)
+    parser.add_argument(
+        "--gpus", metavar="N", type=whole_number, help="number of accelerators (default: those that NVML finds)"
+    )
+    add_trust_argument(parser)
+    parser.add_argument(
+        "--allow-unsupported", action="store_true", help="ignore settings that the executor does not support"
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def add_worker_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments that choose an executor and its workers."""
     parser.add_argument("--executor", metavar="NAME", help=f"what runs it: {EXECUTOR_NAMES}")
     parser.add_argument(
         "--address",
@@ -85,9 +98,10 @@ def add_executor_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--workers", metavar="N", type=whole_number, help="number of shared CPU workers")
     parser.add_argument("--memory", metavar="SIZE", help="memory limit for driver and workers together, such as 4GB")
-    parser.add_argument(
-        "--gpus", metavar="N", type=whole_number, help="number of accelerators (default: those that NVML finds)"
-    )
+
+
+def add_trust_argument(parser: argparse.ArgumentParser) -> None:
+    """Add the argument that lets a recipe run code."""
     parser.add_argument(
         "--trust",
         metavar="MODULE",
@@ -95,10 +109,6 @@ def add_executor_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="let the recipe run code of this module (for _target_); may be given several times",
     )
-    parser.add_argument(
-        "--allow-unsupported", action="store_true", help="ignore settings that the executor does not support"
-    )
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
 def read_settings(settings: Sequence[str]) -> dict[str, Any]:
@@ -118,13 +128,8 @@ def read_settings(settings: Sequence[str]) -> dict[str, Any]:
 
 def executor_options(arguments: argparse.Namespace) -> dict[str, Any]:
     """Return the executor options given on the command line."""
-    given = {
-        "name": arguments.executor,
-        "workers": arguments.workers,
-        "memory": arguments.memory,
-        "gpus": arguments.gpus,
-        "address": arguments.address,
-    }
+    given = {key: getattr(arguments, key, None) for key in ("workers", "memory", "gpus", "address")}
+    given["name"] = arguments.executor
     return {key: value for key, value in given.items() if value is not None}
 
 

@@ -7,7 +7,7 @@ import argparse
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from thresher.cli.arguments import read_settings
+from thresher.cli.arguments import add_trust_argument, read_settings
 from thresher.credentials import HIDDEN
 from thresher.errors import DamagedRunError, UsageError
 
@@ -33,13 +33,7 @@ def add_saved_recipe_arguments(parser: argparse.ArgumentParser) -> None:
         "settings", metavar="key=value", nargs="*", help="a param or Stage.parameter that should differ from the run's"
     )
     parser.add_argument("--recipe", metavar="FILE", help="a recipe to use instead of the one in the run folder")
-    parser.add_argument(
-        "--trust",
-        metavar="MODULE",
-        action="append",
-        default=[],
-        help="let the recipe run code of this module (for _target_); may be given several times",
-    )
+    add_trust_argument(parser)
 
 
 def run_folder(arguments: argparse.Namespace) -> tuple[str, dict[str, Any]]:

@@ -1,25 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The profile of an earlier run: the measured costs that a rehearsal draws from."""
+"""The profile of an earlier run: the measured costs that a rehearsal draws from, scaled by bytes.
+
+Samples are drawn without replacement in random order, then all of them again. So the mean of the drawn samples is the
+measured mean, even in a short run.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from random import Random
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
 from thresher.errors import UsageError, nearest
-from thresher.scheduler.model import OpSpec
+from thresher.scheduler.model import OpSpec, RunSpec
+from thresher.simulate.workload import Output, RunningTask, Work, Workload
 
+Card = TypeVar("Card")
+LEAST_SHARE = 0.1
+"""A call takes at least this share of the time of its stages."""
+MANY_TASKS = 1_000_000
+"""Tasks per call if none of them emits more than one batch: their ends are reported together, as by real workers."""
 DRIVER_EVENT_S = 80e-6
 """Time of the driver for one event, if a log is too short to measure it."""
-
-
-class Output(msgspec.Struct, frozen=True, gc=False):
-    """One batch that a task emitted."""
-
-    nbytes: int  # size; -1: no batch, the entry only closes a unit
-    unit: int = 0  # in a stream: number of its unit, from 0
-    closes: bool = False  # in a stream: the last of its unit
 
 
 class TaskSample(msgspec.Struct, frozen=True, gc=False):
@@ -165,3 +169,133 @@ def given_profile(
         found[op_key(op)] = OpProfile(op.name, samples, 0.001, at_once=not op.source)
     files = (FileSample(block_bytes, 1, op_key(entry)),)
     return RunProfile(tuple(stages), found, files)
+
+
+class Deck(Generic[Card]):
+    """Draws cards without replacement in random order, and starts over when none is left."""
+
+    __slots__ = ("_cards", "_random", "_waiting")
+
+    def __init__(self, cards: Sequence[Card], random: Random) -> None:
+        self._cards = list(cards)
+        self._random = random
+        self._waiting: list[Card] = []
+
+    def deal(self) -> Card:
+        """Return the next card."""
+        if not self._waiting:
+            self._waiting = self._cards.copy()
+            self._random.shuffle(self._waiting)
+        return self._waiting.pop()
+
+
+class OpCosts:
+    """Draws the work of tasks of one op."""
+
+    __slots__ = ("_deck", "_overhead_s", "_source", "emits", "profile", "tasks_per_call")
+
+    def __init__(self, op: OpSpec, profile: OpProfile, random: Random) -> None:
+        self.profile = profile
+        self.emits = op.next is not None
+        self._deck = Deck(profile.samples, random)
+        self._source = op.source
+        self._overhead_s = profile.overhead_s
+        self.tasks_per_call = op.batch_size
+        if op.batch_size == 1 and (not self.emits or max(len(sample.outputs) for sample in profile.samples) <= 1):
+            self.tasks_per_call = MANY_TASKS
+
+    def draw(self, in_bytes: int) -> Work:
+        """Return the work of one task with `in_bytes` of input."""
+        sample = self._deck.deal()
+        scale = in_bytes / sample.in_bytes if in_bytes and sample.in_bytes else 1.0
+        busy_s = sample.busy_s * scale
+        held_s = max(busy_s + self._overhead_s, LEAST_SHARE * busy_s)
+        if not self.emits or not sample.outputs:
+            return Work(held_s, busy_s)
+        if 0.999 < scale < 1.001:
+            return Work(held_s, busy_s, sample.outputs)
+        return Work(held_s, busy_s, _scale_count(sample, scale) if self._source else _scale_sizes(sample, scale))
+
+
+class CommitCosts:
+    """Draws the costs of commits: the time of the quickest one is fixed, the rest is scaled by bytes."""
+
+    __slots__ = ("_deck", "_least_s")
+
+    def __init__(self, samples: Sequence[CommitSample], random: Random) -> None:
+        self._deck = Deck(samples, random)
+        self._least_s = min(sample.held_s for sample in samples)
+
+    def draw(self, in_bytes: int) -> float:
+        """Return the time that a commit occupies its worker."""
+        sample = self._deck.deal()
+        scale = in_bytes / sample.in_bytes if in_bytes and sample.in_bytes else 1.0
+        return self._least_s + (sample.held_s - self._least_s) * scale
+
+
+class ProfileWorkload(Workload):
+    """Draws the work of a run from the profile of another one."""
+
+    limits_cores = True
+
+    def __init__(self, spec: RunSpec, profile: RunProfile, seed: int) -> None:
+        random = Random(seed)
+        found = [profile.ops.get(op_key(op)) for op in spec.ops]
+        self._ops: list[Any] = [
+            None if own is None else OpCosts(op, own, random) for op, own in zip(spec.ops, found, strict=True)
+        ]
+        self._commits = CommitCosts(profile.commits, random)
+        self._start_s = profile.start_s
+        self.start_gap_s = profile.start_gap_s
+        self.driver_event_s = profile.driver_event_s
+        # With as many workers per machine as in the profile, its costs already include the load of the driver.
+        self.driver_adds_load = spec.shared_workers > profile.workers * max(1, len(spec.nodes))
+
+    def start_s(self, op: int | None) -> float:
+        """Return the setup time of a worker: of its stage, if it was measured."""
+        costs = None if op is None else self._ops[op]
+        return self._start_s if costs is None or costs.profile.start_s is None else costs.profile.start_s
+
+    def tasks_per_call(self, op: int) -> int:
+        """Return the maximum number of tasks that one call takes."""
+        costs: OpCosts | None = self._ops[op]
+        assert costs is not None, f"no task of op {op} was measured"
+        return costs.tasks_per_call
+
+    def is_gradual(self, op: int) -> bool:
+        """Return True for ops that emit anything."""
+        return bool(self._ops[op].emits)
+
+    def ends_at_once(self, op: int) -> bool:
+        """Return True if tasks were never seen to wait after their last output."""
+        return bool(self._ops[op].profile.at_once)
+
+    def draw(self, op: int, task: RunningTask, in_bytes: int, *, gradual: bool) -> Work:
+        """Return the work of a measured task, scaled to `in_bytes`."""
+        work: Work = self._ops[op].draw(in_bytes)
+        return work
+
+    def cold_s(self, op: int) -> float:
+        """Return the extra time of the first call of an op in a worker."""
+        return float(self._ops[op].profile.cold_s)
+
+    def commit_s(self, in_bytes: int) -> float:
+        """Return the time of a measured commit, scaled to `in_bytes`."""
+        return self._commits.draw(in_bytes)
+
+
+def _scale_sizes(sample: TaskSample, scale: float) -> tuple[Output, ...]:
+    """Scale the size of each output, for tasks that read a batch."""
+    return tuple(Output(max(1, int(out.nbytes * scale)), out.unit, out.closes) for out in sample.outputs)
+
+
+def _scale_count(sample: TaskSample, scale: float) -> tuple[Output, ...]:
+    """Scale the number of outputs (and of units of a stream), for tasks that read a file."""
+    outputs = sample.outputs
+    units = 1 + max(out.unit for out in outputs)
+    found = []
+    for place in range(max(1, round(len(outputs) * scale))):
+        turn, rest = divmod(place, len(outputs))
+        out = outputs[rest]
+        found.append(Output(out.nbytes, out.unit + turn * units, out.closes))
+    return tuple(found)

@@ -10,14 +10,17 @@ from random import Random
 
 import msgspec
 
+from thresher.scheduler.events import UnitsListed
 from thresher.scheduler.model import RunSpec, UnitSpec
-from thresher.simulate.profile import RunProfile, op_key
-from thresher.simulate.rehearsal_cluster import RehearsalCluster
+from thresher.simulate.cluster import Deadlock, VirtualCluster
+from thresher.simulate.profile import DRIVER_EVENT_S, ProfileWorkload, RunProfile, op_key
 
 COMMITS = "commits"
 """Name of the commits among the stages."""
 EVENTS_PER_UNIT = 2_000
 """A rehearsal with more events per unit than this is considered endless."""
+LISTED_AT_ONCE = 1000
+"""Number of units in one UnitsListed."""
 LONG_NAME = 60
 """Maximum number of characters of the name of a group of stages; longer ones are shortened."""
 LONE_TASK_SHARE = 0.7
@@ -99,21 +102,32 @@ def rehearse(
     spec: RunSpec, units: list[UnitSpec], profile: RunProfile, failures: Failures | None = None, seed: int = 0
 ) -> Rehearsal:
     """Run the units to the end in virtual time and return the prediction."""
-    cluster = RehearsalCluster(spec, units, profile, seed)
-    cluster.list_units(units)
-    interval_s = spec.autoscale_interval_s or 2.0
+    cluster = VirtualCluster(spec, units, ProfileWorkload(spec, profile, seed))
+    _list_units(cluster, units, profile.listing_s)
     if any(op.has_own_workers for op in spec.ops):
-        cluster.tick(interval_s)
+        cluster.at(0.0, cluster.tick, spec.autoscale_interval_s or 2.0)
     breaker = _FailureInjector(cluster, failures or Failures(), Random(seed + 1))
     with _rare_collections():
-        cluster.run(EVENTS_PER_UNIT * (len(units) + 1000))
-    return _result(cluster, units, tuple(breaker.times_s))
+        try:
+            cluster.run(EVENTS_PER_UNIT * (len(units) + 1000))
+        except Deadlock as error:
+            cluster.ended = f"failed: {error}"
+    return _result(cluster, profile, units, tuple(breaker.times_s))
+
+
+def _list_units(cluster: VirtualCluster, units: list[UnitSpec], first_s: float) -> None:
+    """Schedule the listing of the units, some at a time."""
+    last = max(0, len(units) - 1) // LISTED_AT_ONCE
+    for place in range(last + 1):
+        part = tuple(units[place * LISTED_AT_ONCE : (place + 1) * LISTED_AT_ONCE])
+        when_s = first_s + place * LISTED_AT_ONCE * DRIVER_EVENT_S / 10
+        cluster.at(when_s, cluster.report, UnitsListed(part, more=place < last))
 
 
 class _FailureInjector:
     """Makes machines fail and come back."""
 
-    def __init__(self, cluster: RehearsalCluster, failures: Failures, random: Random) -> None:
+    def __init__(self, cluster: VirtualCluster, failures: Failures, random: Random) -> None:
         self.times_s: list[float] = []
         self._cluster = cluster
         self._failures = failures
@@ -130,18 +144,19 @@ class _FailureInjector:
         if up:
             name = self._random.choice(up)
             self.times_s.append(self._cluster.now)
-            self._cluster.at(self._cluster.now + self._failures.repair_s, self._cluster.join, name)
-            self._cluster.lose(name)
+            self._cluster.at(self._cluster.now + self._failures.repair_s, self._cluster.join_node, name)
+            self._cluster.lose_node(name)
         self._plan_next()
 
 
-def _result(cluster: RehearsalCluster, units: list[UnitSpec], failures: tuple[float, ...]) -> Rehearsal:
-    profile = cluster.profile
+def _result(
+    cluster: VirtualCluster, profile: RunProfile, units: list[UnitSpec], failures: tuple[float, ...]
+) -> Rehearsal:
     data_bytes = sum(unit.nbytes for unit in units)
     docs = round(profile.docs * data_bytes / profile.input_bytes) if profile.input_bytes else profile.docs
     end_s = max(cluster.now, 1e-9)
-    resources = _resources(cluster, end_s)
-    stages = _stages(cluster)
+    resources = _resources(cluster, profile, end_s)
+    stages = _stages(cluster, profile)
     return Rehearsal(
         status=cluster.ended or "failed",
         wall_s=end_s + profile.outside_s,
@@ -149,17 +164,17 @@ def _result(cluster: RehearsalCluster, units: list[UnitSpec], failures: tuple[fl
         docs=docs,
         units=len(units),
         nodes=len(cluster.machines),
-        workers=cluster.peak_workers,
+        workers=cluster.usage.peak_workers,
         events=cluster.events,
-        tasks=sum(cluster.op_tasks[:-1]),
+        tasks=sum(cluster.usage.tasks[:-1]),
         resources=resources,
         stages=stages,
         bottleneck=_bottleneck(cluster, resources, stages, end_s),
-        inflight_bytes=cluster.peak_bytes,
+        inflight_bytes=cluster.usage.peak_bytes,
         failures_s=failures,
-        width_s=cluster.timeline.width_s,
+        width_s=cluster.usage.timeline.width_s,
         series=tuple(_series(cluster, end_s)),
-        inflight=tuple(cluster.timeline.levels(end_s)),
+        inflight=tuple(cluster.usage.timeline.levels(end_s)),
     )
 
 
@@ -171,29 +186,29 @@ def short_name(group: str) -> str:
     return f"{stages[0]}+{stages[1]}+…{len(stages) - 3} more…+{stages[-1]}"
 
 
-def _names(cluster: RehearsalCluster) -> list[str]:
+def _names(cluster: VirtualCluster) -> list[str]:
     """Return the names of groups of stages; two groups of one reader are distinguished by `read` and `parse`."""
     names = []
     for op in cluster.spec.ops:
-        twins = [other for other in cluster.spec.ops if other.name == op.name and cluster.op_tasks[other.index]]
+        twins = [other for other in cluster.spec.ops if other.name == op.name and cluster.usage.tasks[other.index]]
         names.append(f"{op.name} ({'read' if op.source else 'parse'})" if len(twins) > 1 else op.name)
     return [*names, COMMITS]
 
 
-def _resources(cluster: RehearsalCluster, end_s: float) -> tuple[ResourceUse, ...]:
+def _resources(cluster: VirtualCluster, profile: RunProfile, end_s: float) -> tuple[ResourceUse, ...]:
     spec = cluster.spec
     cpus = sum(node.cpus for node in spec.nodes) or float(spec.shared_workers)
     gpus = sum(len(node.gpus) for node in spec.nodes)
     memory = sum(node.memory_bytes for node in spec.nodes)
     cpu_s = gpu_s = 0.0
-    for op, busy_s in zip(spec.ops, cluster.op_busy_s, strict=False):
+    for op, busy_s in zip(spec.ops, cluster.usage.busy_s, strict=False):
         gpu_s += busy_s * op.gpus
         cpu_s += 0.0 if op.gpus else busy_s * op.cpus
-    cpu_s += cluster.op_busy_s[-1]
+    cpu_s += cluster.usage.busy_s[-1]
     found = [_use("cpu", cpus, cpu_s / end_s)]
     if gpus:
         found.append(_use("gpu", gpus, gpu_s / end_s))
-    used_bytes = cluster.peak_workers * cluster.profile.worker_bytes + cluster.peak_bytes
+    used_bytes = cluster.usage.peak_workers * profile.worker_bytes + cluster.usage.peak_bytes
     found.append(_use("memory", memory, used_bytes))
     found.append(_use("driver", 1.0, cluster.driver_busy_s / end_s))
     return tuple(found)
@@ -203,19 +218,19 @@ def _use(name: str, capacity: float, used: float) -> ResourceUse:
     return ResourceUse(name, capacity, used, used / capacity if capacity else 0.0)
 
 
-def _stages(cluster: RehearsalCluster) -> tuple[StageUse, ...]:
-    total_s = sum(cluster.op_busy_s) or 1.0
+def _stages(cluster: VirtualCluster, profile: RunProfile) -> tuple[StageUse, ...]:
+    total_s = sum(cluster.usage.busy_s) or 1.0
     found = []
     for place, name in enumerate(_names(cluster)):
-        if not cluster.op_tasks[place] and not cluster.op_busy_s[place]:
+        if not cluster.usage.tasks[place] and not cluster.usage.busy_s[place]:
             continue
         own, inside = 0, name
         if place < len(cluster.spec.ops):
             op = cluster.spec.ops[place]
-            own = cluster.own_workers[place] if op.has_own_workers else 0
-            inside = _slowest_stage(cluster.profile, op_key(op)) or op.name
-        busy_s = cluster.op_busy_s[place]
-        found.append(StageUse(name, cluster.op_tasks[place], busy_s, busy_s / total_s, own, inside))
+            own = cluster.usage.own_workers[place] if op.has_own_workers else 0
+            inside = _slowest_stage(profile, op_key(op)) or op.name
+        busy_s = cluster.usage.busy_s[place]
+        found.append(StageUse(name, cluster.usage.tasks[place], busy_s, busy_s / total_s, own, inside))
     return tuple(found)
 
 
@@ -229,7 +244,7 @@ def _slowest_stage(profile: RunProfile, key: tuple[str, ...]) -> str:
 
 
 def _bottleneck(
-    cluster: RehearsalCluster, resources: Sequence[ResourceUse], stages: Sequence[StageUse], end_s: float
+    cluster: VirtualCluster, resources: Sequence[ResourceUse], stages: Sequence[StageUse], end_s: float
 ) -> str:
     """Describe what the run waits for most of the time."""
     spec = cluster.spec
@@ -244,29 +259,29 @@ def _bottleneck(
         pools[label] = shared_s / (max(1, spec.shared_workers) * end_s)
     pools["the driver"] = share["driver"]
     name = max(pools, key=pools.__getitem__)
-    longest_s = max(cluster.longest_s)
+    longest_s = max(cluster.usage.longest_s)
     if pools[name] < LONE_TASK_SHARE and longest_s > LONE_TASK_SHARE * end_s:
-        op = spec.ops[cluster.longest_s.index(longest_s)]
+        op = spec.ops[cluster.usage.longest_s.index(longest_s)]
         group = short_name(op.name)
         return f"one task of {group}: it alone takes {longest_s:.0f} s; smaller files or blocks would share it out"
-    if pools[name] < LONE_TASK_SHARE and cluster.peak_bytes > FULL_SHARE * spec.budget_bytes:
+    if pools[name] < LONE_TASK_SHARE and cluster.usage.peak_bytes > FULL_SHARE * spec.budget_bytes:
         return f"memory for batches between stages; the busiest is {name}, {pools[name]:.0%}"
-    if pools[name] < LONE_TASK_SHARE / 2 and cluster.op_tasks[0] < spec.shared_workers:
+    if pools[name] < LONE_TASK_SHARE / 2 and cluster.usage.tasks[0] < spec.shared_workers:
         return f"too little work for {spec.shared_workers:,} workers; the busiest is {name}, {pools[name]:.0%}"
     return f"{name} ({pools[name]:.0%} busy)"
 
 
-def _own_share(cluster: RehearsalCluster, op: int, end_s: float) -> float:
-    workers = cluster.own_workers[op]
-    return cluster.op_busy_s[op] / (workers * end_s) if workers else 0.0
+def _own_share(cluster: VirtualCluster, op: int, end_s: float) -> float:
+    workers = cluster.usage.own_workers[op]
+    return cluster.usage.busy_s[op] / (workers * end_s) if workers else 0.0
 
 
-def _series(cluster: RehearsalCluster, end_s: float) -> Iterator[Series]:
+def _series(cluster: VirtualCluster, end_s: float) -> Iterator[Series]:
     for place, name in enumerate(_names(cluster)):
-        if cluster.op_busy_s[place]:
+        if cluster.usage.busy_s[place]:
             op = cluster.spec.ops[place] if place < len(cluster.spec.ops) else None
             gpus, cpus = (op.gpus, 0.0 if op.gpus else op.cpus) if op is not None else (0.0, 1.0)
-            yield Series(name, gpus, cpus, tuple(cluster.timeline.rates(place, end_s)))
+            yield Series(name, gpus, cpus, tuple(cluster.usage.timeline.rates(place, end_s)))
 
 
 @contextmanager

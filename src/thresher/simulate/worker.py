@@ -1,296 +1,346 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A simulated worker: runs its queue in order and parks generators that have used up their credit."""
+"""The model of a worker: runs its queue in order, emits batch by batch, and parks when its credit is used up."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from thresher.scheduler import actions, events
+from thresher.scheduler import actions as act
+from thresher.scheduler import events as ev
 from thresher.scheduler.actions import TaskRef
-from thresher.scheduler.events import AnyEvent, Emitted
 from thresher.scheduler.model import NO_LIMIT
-from thresher.simulate.behaviour import Path, RuleBroken
+from thresher.simulate.resources import Machine
+from thresher.simulate.workload import Path, RuleBroken, RunningTask
 
 if TYPE_CHECKING:
-    from thresher.simulate.cluster import SimulatedCluster
+    from thresher.simulate.cluster import VirtualCluster
 
 
 class Call:
-    """A running task: its remaining outputs and its credit."""
+    """One call of an op: waiting, running or parked."""
 
-    def __init__(self, op: int, ref: TaskRef, path: Path, outputs: Iterator[tuple[str, Path, int, bool]]) -> None:
+    __slots__ = ("at", "credit", "inside", "op", "refs", "steps_s", "tasks", "total_s", "unreported_s")
+
+    def __init__(self, op: int, refs: Sequence[TaskRef]) -> None:
         self.op = op
-        self.ref = ref
-        self.path = path
-        self.outputs = outputs  # (unit, path, size, closes); size -1: an entry without payload
-        self.credit = ref.credit
-        self.limited = ref.credit != NO_LIMIT
-        self.steps = 0
-        self.emitted = 0
-        self.busy_s = 0.0
+        self.refs = refs
+        self.credit = refs[0].credit
+        self.tasks: list[RunningTask] = []  # empty: not begun
+        self.steps_s: tuple[float, ...] = ()  # time before each output of a gradual call, and after the last
+        self.at = 0  # number of outputs that a gradual call has reached
+        self.inside = 1.0  # share of its time inside stages, as workers report it
+        self.unreported_s = 0.0  # time inside stages that no event has reported yet
+        self.total_s = 0.0
 
-    def take_busy_s(self) -> float:
-        """Return the run time since the last report."""
-        busy_s, self.busy_s = self.busy_s, 0.0
-        return busy_s
+    def spend(self, nbytes: int) -> None:
+        """Charge an output to the credit; 0 left means that the call parks."""
+        if self.credit != NO_LIMIT:
+            # As in real workers: with less than half a batch left, the next one would be mostly debt.
+            left = self.credit - nbytes
+            self.credit = left if left > nbytes // 2 else 0
+
+    def take_unreported_s(self) -> float:
+        """Return the time inside stages since the last report."""
+        unreported_s, self.unreported_s = self.unreported_s, 0.0
+        return unreported_s
 
 
-Item = Call | actions.Commit | list[tuple[int, TaskRef]]
+class VirtualWorker:
+    """A worker that runs one item at a time: commits first, then calls in the order in which they were sent."""
 
-
-class SimulatedWorker:
-    """A worker that runs one item at a time in virtual time."""
-
-    def __init__(self, cluster: SimulatedCluster, action: actions.StartWorker) -> None:
-        self.cluster = cluster
+    def __init__(self, cluster: VirtualCluster, action: act.StartWorker, machine: Machine) -> None:
         self.id = action.worker
         self.op = action.op
-        self.node = action.node
-        self.devices = action.devices
-        self.placed = True
-        self.born_s = cluster.now
-        self.private_bytes = 0
+        self.machine = machine
         self.alive = True
         self.up = False
-        self.busy = False
-        self.queue: list[Item] = []
-        self.parked: dict[int, Call] = {}
-        self.sinks: dict[str, tuple[int, list[Path]]] = {}  # unit -> (epoch, tasks that its sink received)
-        self.busy_s = 0.0
+        self._cluster = cluster
+        # Events arrive after all earlier ones, even if the worker has crashed in the meantime.
+        self.report = cluster.report_late if cluster.workload.latency_s else cluster.report
+        self._devices = action.devices
+        self._placed = True
+        self._busy = False
+        self._began_s = 0.0
+        self._cpus_held = 0.0
+        self._commits: deque[tuple[float, act.Commit]] = deque()  # (time it was sent, action)
+        self._calls: deque[tuple[float, Call]] = deque()
+        self._parked: dict[int, Call] = {}
+        self._suspended: set[int] = set()  # ops with a call that is parked, or waits for its turn to resume
+        self._warm: set[int] = set()  # ops that it has run before
+        self._sinks: dict[str, tuple[int, list[Path]]] = {}  # unit -> (epoch, tasks that its sink received)
+        self._private_bytes = 0
 
-    def report(self, event: AnyEvent) -> None:
-        """Send an event; it arrives after all earlier ones, even if the worker has crashed in the meantime."""
-        self.cluster.after(self.cluster.behaviour.latency_s, lambda: self.cluster.report(event))
+    @property
+    def holds_work(self) -> bool:
+        """True if it runs, queues or parks anything."""
+        return bool(self._busy or self._calls or self._commits or self._parked)
 
-    def ready(self) -> None:
+    # -- start and end ------------------------------------------------------------------------------------------------
+
+    def ready(self, setup_s: float) -> None:
         """Finish the setup."""
         if self.alive:
+            self.machine.starting -= 1
             self.up = True
-            self.report(events.WorkerReady(self.id, setup_s=self.cluster.now - self.born_s))
+            self._cluster.usage.count_up(1)
+            self.report(ev.WorkerReady(self.id, self.machine.name, setup_s))
 
-    def setup_failed(self) -> None:
+    def setup_failed(self, _: float) -> None:
         """Fail the setup."""
         if self.alive:
             self.end()
-            self.report(events.WorkerSetupFailed(self.id, "no such model"))
-
-    def end(self) -> None:
-        """End the worker and free its place on the node."""
-        self.alive = False
-        self.free_resources()
-
-    def free_resources(self) -> None:
-        """Free its resources on the node, once."""
-        if self.placed:
-            self.placed = False
-            self.cluster.resources.free(self.op, self.node, self.devices)
+            self.report(ev.WorkerSetupFailed(self.id, "no such model"))
 
     def crash(self) -> None:
         """Crash, with everything it held."""
         self.end()
-        self.report(events.WorkerLost(self.id, "killed"))
+        self.report(ev.WorkerLost(self.id, "killed"))
 
-    def take(self, action: actions.Dispatch) -> None:
-        """Queue tasks in calls of `batch_size`."""
-        spec = self.cluster.spec.ops[action.op]
-        self.check_ops(action)
-        refs = [(action.op, ref) for ref in action.tasks]
-        self.queue += [refs[at : at + spec.batch_size] for at in range(0, len(refs), spec.batch_size)]
-        self.proceed()
+    def stop(self, action: act.StopWorker, sent_s: float) -> None:
+        """End because the scheduler said so, which is legal only without work or as part of the end of the run."""
+        if self.holds_work:
+            self._cluster.stopped_with_work = self.id
+        self.end()
 
-    def check_ops(self, action: actions.Dispatch) -> None:
-        """Raise RuleBroken if the worker is not up or was not started for the op."""
-        wanted = action.op if self.cluster.spec.ops[action.op].has_own_workers else None
+    def end(self) -> None:
+        """Remove the worker with everything it held."""
+        if not self.alive:
+            return
+        self.alive = False
+        self._cluster.usage.count_own(self.op, -1)
+        if self.up:
+            self._cluster.usage.count_up(-1)
+        else:
+            self.machine.starting -= 1
+        if self._busy:
+            self.machine.busy_cpus -= self._cpus_held
+        self.free_resources()
+
+    def free_resources(self) -> None:
+        """Free its resources on the machine, once."""
+        if self._placed:
+            self._placed = False
+            self.machine.free(self._cluster.op_spec(self.op), self._devices)
+
+    # -- actions ------------------------------------------------------------------------------------------------------
+
+    def take(self, action: act.Dispatch, sent_s: float) -> None:
+        """Queue tasks in calls of `tasks_per_call`."""
+        wanted = action.op if self._cluster.spec.ops[action.op].has_own_workers else None
         if not self.up or wanted != self.op:
             raise RuleBroken(f"worker {self.id} (op {self.op}, up {self.up}) gets tasks of op {action.op}")
+        refs, size = action.tasks, self._cluster.workload.tasks_per_call(action.op)
+        self._calls.extend((sent_s, Call(action.op, refs[at : at + size])) for at in range(0, len(refs), size))
+        self._proceed()
 
-    def resume(self, task: int, credit: int) -> None:
+    def resume(self, action: act.Resume, sent_s: float) -> None:
         """Queue a parked task."""
-        call = self.parked.pop(task, None)
+        call = self._parked.pop(action.task, None)
         if call is None:
-            raise RuleBroken(f"task {task} is resumed on worker {self.id}, but is not parked there")
-        call.credit = credit
-        call.limited = credit != NO_LIMIT
-        self.queue.append(call)
-        self.proceed()
+            raise RuleBroken(f"task {action.task} is resumed on worker {self.id}, but is not parked there")
+        call.credit = action.credit
+        self._calls.append((sent_s, call))
+        self._proceed()
 
-    def commit(self, action: actions.Commit) -> None:
+    def commit(self, action: act.Commit, sent_s: float) -> None:
         """Queue a commit."""
-        self.queue.append(action)
-        self.proceed()
+        self._commits.append((sent_s, action))
+        self._proceed()
 
-    def drop_tasks(self, action: actions.Requeue) -> None:
+    def drop_tasks(self, action: act.Requeue, sent_s: float) -> None:
         """Drop parked or queued tasks, and the sink state of old epochs."""
-        for task in action.tasks:
-            if self.parked.pop(task, None) is None and not self._drop_queued(task):
-                raise RuleBroken(f"task {task} is taken back from worker {self.id}, which does not have it")
-        if action.unit and self.sinks.get(action.unit, (action.epoch,))[0] < action.epoch:
-            del self.sinks[action.unit]
-        self.proceed()
+        gone = set(action.tasks)
+        held = [call for _, call in self._calls] + [self._parked.pop(task) for task in gone & self._parked.keys()]
+        unknown = gone.difference(ref.task for call in held for ref in call.refs)
+        if unknown:
+            raise RuleBroken(f"tasks {sorted(unknown)} are taken back from worker {self.id}, which does not have them")
+        for call in held if gone else ():
+            call.refs = [ref for ref in call.refs if ref.task not in gone]
+            if call.tasks and not call.refs:
+                self._suspended.discard(call.op)
+        self._calls = deque(item for item in self._calls if item[1].refs)
+        if action.unit and self._sinks.get(action.unit, (action.epoch,))[0] < action.epoch:
+            del self._sinks[action.unit]
+        self._proceed()
 
-    def _drop_queued(self, task: int) -> bool:
-        for item in self.queue:
-            if isinstance(item, list):
-                for at, (_, ref) in enumerate(item):
-                    if ref.task == task:
-                        del item[at]
-                        if not item:
-                            self.queue.remove(item)
-                        return True
-        return False
+    # -- running ------------------------------------------------------------------------------------------------------
 
-    def proceed(self) -> None:
-        """Start the next item of the queue whose op has no unfinished generator here."""
-        if self.busy or not self.alive:
+    def _proceed(self) -> None:
+        """Start the next item, if none is running."""
+        if self._busy or not self.alive:
             return
-        entered = {call.op for call in self.parked.values()} | {
-            item.op for item in self.queue if isinstance(item, Call)
-        }
-        for at, item in enumerate(self.queue):
-            if isinstance(item, list) and item[0][0] in entered:
-                continue
-            del self.queue[at]
-            self.busy = True
-            self._begin(item)
+        if self._commits:
+            sent_s, action = self._commits.popleft()
+            self._occupy(sent_s, 1.0)
+            commit_s = self._cluster.workload.commit_s(self._cluster.in_bytes(action.unit)) * self.machine.slowdown
+            self._cluster.at(self._began_s + commit_s, self._committed, action)
             return
+        place = self._next_place()
+        if place >= 0:
+            sent_s, call = self._calls[place]
+            del self._calls[place]
+            spec = self._cluster.spec.ops[call.op]
+            # A call on an accelerator does not load its core.
+            self._occupy(sent_s, 0.0 if spec.gpus or spec.gpu_memory_bytes else spec.cpus)
+            self._begin(call)
 
-    def _begin(self, item: Item) -> None:
-        if isinstance(item, actions.Commit):
-            self._spend(self.cluster.behaviour.commit_s, lambda: self._commit_now(item))
-        elif isinstance(item, Call):
-            self._step(item)
-        elif self.cluster.behaviour.ops[item[0][0]].generator and len(item) == 1:
-            self._step(self._call(*item[0]))
+    def _next_place(self) -> int:
+        """Return the position of the first call that does not enter an op with a suspended call; -1: none."""
+        if not self._suspended:
+            return 0 if self._calls else -1
+        for place, (_, call) in enumerate(self._calls):
+            if call.tasks or call.op not in self._suspended:
+                return place
+        return -1
+
+    def _occupy(self, sent_s: float, cpus: float) -> None:
+        self._busy = True
+        self._began_s = max(self._cluster.now, sent_s) + self.machine.take_driver_delay()
+        self._cpus_held = cpus
+        self.machine.busy_cpus += cpus
+
+    def _begin(self, call: Call) -> None:
+        """Start a call, or continue one that was parked."""
+        if call.tasks:
+            self._suspended.discard(call.op)
+            self._schedule_next(call)
+            return
+        cluster, workload = self._cluster, self._cluster.workload
+        gradual = len(call.refs) == 1 and workload.is_gradual(call.op)
+        call.tasks = [cluster.begin_task(call.op, ref, gradual=gradual) for ref in call.refs]
+        slowdown, cold_s = self.machine.slowdown, self._cold_s(call.op)
+        busy_s = sum(task.work.busy_s for task in call.tasks) * slowdown + cold_s
+        call.total_s = sum(task.work.held_s for task in call.tasks) * slowdown + cold_s
+        call.inside = busy_s / call.total_s if call.total_s else 1.0
+        if gradual:
+            work = call.tasks[0].work
+            parts = len(work.outputs) or 1
+            steps_s = tuple(step_s * slowdown for step_s in work.steps_s)
+            call.steps_s = steps_s or (call.total_s / parts,) * parts
+            self._schedule_next(call)
         else:
-            calls = [self._call(op, ref) for op, ref in item]
-            duration_s = sum(self.cluster.behaviour.duration_s(c.op, c.ref.unit, c.path, 0) for c in calls)
-            self._spend(duration_s, lambda: self._finish_all(calls, duration_s / len(calls)))
+            call.unreported_s = busy_s
+            cluster.at(self._began_s + call.total_s, self._all_done, call)
 
-    def _spend(self, duration_s: float, then: Callable[[], None]) -> None:
-        def later() -> None:
-            if self.alive:
-                self.busy_s += duration_s
-                then()
+    def _cold_s(self, op: int) -> float:
+        if op in self._warm:
+            return 0.0
+        self._warm.add(op)
+        return self._cluster.workload.cold_s(op)
 
-        self.cluster.after(duration_s, later)
+    def _schedule_next(self, call: Call) -> None:
+        """Schedule the next output of a gradual call, or its end."""
+        step_s = call.steps_s[call.at] if call.at < len(call.steps_s) else 0.0
+        is_over = call.at == len(call.tasks[0].work.outputs)
+        self._cluster.at(self._began_s + step_s, self._ended if is_over else self._yielded, call)
 
-    def _call(self, op: int, ref: TaskRef) -> Call:
-        payload = self.cluster.payloads.get(ref.task)
-        if payload is None and ref.task > 0:
-            raise RuleBroken(f"task {ref.task} begins on worker {self.id} after its payload was released")
-        path = payload.path if payload else ()
-        return Call(op, ref, path, iter(self._outputs(op, ref, path)))
-
-    def _outputs(self, op: int, ref: TaskRef, path: Path) -> list[tuple[str, Path, int, bool]]:
-        """Return the outputs of a task: (unit, path, size, closes). A stream skips committed units."""
-        behaviour, spec = self.cluster.behaviour, self.cluster.specs.get(ref.unit)
-        if self.cluster.spec.ops[op].sink:
-            return []
-        if ref.task > 0 or spec is None or not spec.stream:
-            return [("", (*path, n), size, False) for n, size in enumerate(behaviour.sizes(op, ref.unit, path))]
-        outputs: list[tuple[str, Path, int, bool]] = []
-        for unit in behaviour.units_of_stream(ref.unit):
-            if unit in self.cluster.committed:
-                continue
-            sizes = behaviour.sizes(op, unit, ())
-            late = behaviour.late_close or not sizes
-            outputs += [(unit, (n,), size, not late and n == len(sizes) - 1) for n, size in enumerate(sizes)]
-            if late:
-                outputs.append((unit, (), -1, True))
-        return outputs
-
-    def _emit(self, call: Call, output: tuple[str, Path, int, bool]) -> Emitted:
-        unit, path, size, closes = output
-        call.emitted += 1
-        order = (0, 0)
-        if unit:
-            order = (self.cluster.specs[call.ref.unit].order[0], int(unit.rsplit("-", 1)[1]))
-        if size < 0:
-            return Emitted(0, 0, unit, order, closes)
-        call.credit -= size
-        task = self.cluster.new_payload(unit or call.ref.unit, path, size)
-        return Emitted(task, size, unit, order, closes)
-
-    def _fails(self, call: Call) -> bool:
-        how = self.cluster.behaviour.ops[call.op]
-        key = (call.op, call.ref.unit, call.path)
-        failures = self.cluster.failed_tasks.get(key, 0)
-        if failures >= how.failures or call.emitted < how.fail_after:
-            return False
-        self.cluster.failed_tasks[key] = failures + 1
-        self.report(events.TaskFailed(call.ref.task, self.id, "ValueError", "bad luck"))
-        return True
-
-    def _finish_all(self, calls: list[Call], busy_s: float) -> None:
-        """Finish a call that emits everything at its end."""
-        for call in calls:
-            if self._fails(call):
-                continue
-            outputs = tuple(self._emit(call, output) for output in call.outputs)
-            self._write(call)
-            results = self._deliver(call, outputs)
-            self.report(events.TaskDone(call.ref.task, self.id, results, busy_s))
-            self._leak(call.op)
-        self._free()
-
-    def _leak(self, op: int) -> None:
-        """Leak some memory after a task, and report if it is above the limit."""
-        behaviour = self.cluster.behaviour
-        self.private_bytes += behaviour.ops[op].leak_bytes
-        if 0 < behaviour.worker_limit_bytes < self.private_bytes:
-            self.report(events.WorkerMemory(self.id, self.private_bytes, behaviour.worker_limit_bytes))
-
-    def _deliver(self, call: Call, outputs: tuple[Emitted, ...]) -> tuple[Emitted, ...]:
-        """Remove the payloads of a last op: its outputs are results for the driver."""
-        if self.cluster.spec.ops[call.op].next is None:
-            for output in outputs:
-                self.cluster.live_bytes -= self.cluster.payloads.pop(output.task).nbytes
-        return outputs
-
-    def _write(self, call: Call) -> None:
-        """Add a task to its sink."""
-        if not self.cluster.spec.ops[call.op].sink:
-            return
-        unit, epoch = call.ref.unit, call.ref.epoch
-        if unit not in self.sinks or self.sinks[unit][0] != epoch:
-            self.sinks[unit] = (epoch, [])
-        self.sinks[unit][1].append(call.path)
-
-    def _step(self, call: Call) -> None:
-        """Run a generator to its next output or its end."""
-        duration_s = self.cluster.behaviour.duration_s(call.op, call.ref.unit, call.path, call.steps)
-        call.steps += 1
-        call.busy_s += duration_s
-        self._spend(duration_s, lambda: self._yielded(call))
+    def _account_time(self, series: int) -> float:
+        """Account the time since `_began_s` and return it."""
+        now = self._cluster.now
+        spent_s = self._cluster.usage.occupy(series, self._began_s, now)
+        self._began_s = now
+        return spent_s
 
     def _yielded(self, call: Call) -> None:
-        if self._fails(call):
-            self._free()
+        """Emit one output of a gradual call; then end it, park it or let it continue."""
+        if not self.alive:
             return
-        output = next(call.outputs, None)
-        if output is None:
-            self._write(call)
-            self.report(events.TaskDone(call.ref.task, self.id, (), call.take_busy_s()))
-            self._leak(call.op)
-            self._free()
+        cluster, task = self._cluster, call.tasks[0]
+        call.unreported_s += self._account_time(call.op) * call.inside
+        if cluster.workload.task_fails(call.op, task):
+            self._end_with([self._failure(task)])
             return
-        emitted = self._deliver(call, (self._emit(call, output),))
-        if call.limited and call.credit <= 0:
-            self.parked[call.ref.task] = call
-            self.report(events.TaskParked(call.ref.task, self.id, emitted, busy_s=call.take_busy_s()))
-            self._free()
+        out = task.work.outputs[call.at]
+        call.at += 1
+        emitted = cluster.emit(call.op, task, out, self.machine)
+        if emitted is not None and out.nbytes > 0:
+            call.spend(out.nbytes)
+        outputs = () if emitted is None else (emitted,)
+        if call.at == len(call.steps_s) and (call.credit != 0 or cluster.workload.ends_at_once(call.op)):
+            self._finish(call, outputs)
+        elif call.credit == 0:
+            self._parked[task.ref.task] = call
+            self._suspended.add(call.op)
+            self._end_with([ev.TaskParked(task.ref.task, self.id, outputs, busy_s=call.take_unreported_s())])
         else:
-            self.report(events.TaskEmitted(call.ref.task, self.id, emitted, busy_s=call.take_busy_s()))
-            self._step(call)
+            if outputs:
+                self.report(ev.TaskEmitted(task.ref.task, self.id, outputs, busy_s=call.take_unreported_s()))
+            if self.alive:
+                self._schedule_next(call)
 
-    def _commit_now(self, action: actions.Commit) -> None:
-        epoch, seen = self.sinks.pop(action.unit, (action.epoch, []))
+    def _ended(self, call: Call) -> None:
+        """End a gradual call after its last output."""
+        if not self.alive:
+            return
+        call.unreported_s += self._account_time(call.op) * call.inside
+        if self._cluster.workload.task_fails(call.op, call.tasks[0]):
+            self._end_with([self._failure(call.tasks[0])])
+        else:
+            self._finish(call, ())
+
+    def _finish(self, call: Call, outputs: tuple[ev.Emitted, ...]) -> None:
+        self._cluster.usage.finish(call.op, 1, call.total_s)
+        self._end_with(self._done(call.op, call.tasks[0], outputs, call.unreported_s))
+
+    def _all_done(self, call: Call) -> None:
+        """End a call that emits everything at its end."""
+        if not self.alive:
+            return
+        cluster = self._cluster
+        self._account_time(call.op)
+        busy_s = call.unreported_s / len(call.tasks)
+        cluster.usage.finish(call.op, len(call.tasks), call.total_s / len(call.tasks))
+        reports: list[ev.AnyEvent] = []
+        for task in call.tasks:
+            if cluster.workload.task_fails(call.op, task):
+                reports.append(self._failure(task))
+                continue
+            emitted = (cluster.emit(call.op, task, out, self.machine) for out in task.work.outputs)
+            reports += self._done(call.op, task, tuple(found for found in emitted if found), busy_s)
+        self._end_with(reports)
+
+    def _failure(self, task: RunningTask) -> ev.TaskFailed:
+        return ev.TaskFailed(task.ref.task, self.id, "ValueError", "bad luck")
+
+    def _done(self, op: int, task: RunningTask, outputs: tuple[ev.Emitted, ...], busy_s: float) -> list[ev.AnyEvent]:
+        """Add a finished task to its sink, and return the events about its end."""
+        ref, workload = task.ref, self._cluster.workload
+        if self._cluster.spec.ops[op].sink:
+            sink = self._sinks.get(ref.unit)
+            if sink is None or sink[0] != ref.epoch:
+                sink = self._sinks[ref.unit] = (ref.epoch, [])
+            sink[1].append(task.path)
+        done = ev.TaskDone(ref.task, self.id, outputs, busy_s)
+        if workload.worker_limit_bytes:
+            self._private_bytes += workload.leak_bytes(op)
+            if self._private_bytes > workload.worker_limit_bytes:
+                return [done, ev.WorkerMemory(self.id, self._private_bytes, workload.worker_limit_bytes)]
+        return [done]
+
+    def _committed(self, action: act.Commit) -> None:
+        if not self.alive:
+            return
+        self._account_time(len(self._cluster.spec.ops))
+        epoch, seen = self._sinks.pop(action.unit, (action.epoch, []))
         if epoch != action.epoch:
             raise RuleBroken(f"unit {action.unit} is committed at epoch {action.epoch}, its sink has epoch {epoch}")
-        self.report(self.cluster.commit(action, seen))
-        self._free()
+        self._end_with([self._cluster.commit(action, seen)])
+
+    def _end_with(self, reports: Sequence[ev.AnyEvent]) -> None:
+        """Report events and start the next item. A worker with more items keeps its core during the report."""
+        goes_on = bool(self._calls or self._commits)
+        if not goes_on:
+            self._free()
+        for event in reports:
+            self.report(event)
+        if not self.alive:
+            return
+        if goes_on:
+            self._free()
+        self._proceed()
 
     def _free(self) -> None:
-        self.busy = False
-        self.proceed()
+        self._busy = False
+        self.machine.busy_cpus -= self._cpus_held

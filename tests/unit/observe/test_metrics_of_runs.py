@@ -10,8 +10,7 @@ from thresher.observe.event_log import decode_line
 from thresher.observe.metrics import Metrics
 from thresher.observe.snapshot import Snapshot
 from thresher.scheduler.model import OpSpec, RunSpec, UnitSpec
-from thresher.simulate.behaviour import Behaviour, OpBehaviour
-from thresher.simulate.run import simulate
+from thresher.simulate.scenario import Behaviour, OpBehaviour, simulate
 
 STAGES = ("Reader", "Rule", "Writer")
 OPS = (

@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 from thresher.scheduler.model import NodeSpec, OpSpec, RunSpec
-from thresher.simulate.profile import CommitSample, FileSample, OpProfile, Output, RunProfile, TaskSample, op_key
+from thresher.simulate.profile import CommitSample, FileSample, OpProfile, RunProfile, TaskSample, op_key
+from thresher.simulate.workload import Output
 
 MB = 10**6
 

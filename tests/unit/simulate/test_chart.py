@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.simulate.profiles import MB, machines, profile_of, three_ops
 from thresher.simulate.chart import html, show_time, svg
-from thresher.simulate.input import make_units
+from thresher.simulate.inputs import make_units
 from thresher.simulate.rehearsal import Rehearsal, rehearse
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from tests.unit.simulate.profiles import MB, machines, one_op, profile_of, three_ops
-from thresher.simulate.input import make_units
+from thresher.simulate.inputs import make_units
 from thresher.simulate.profile import op_key, with_costs
 from thresher.simulate.rehearsal import Failures, rehearse, short_name
 

@@ -27,7 +27,7 @@ def execute(arguments: argparse.Namespace) -> int:
     """Replay every attempt of a run."""
     from thresher.ledger.folder.find import find_run
     from thresher.observe.event_log import read_log
-    from thresher.simulate.replay import LogError, replay
+    from thresher.simulate.recorded import LogError, replay
 
     run_dir = str(find_run(arguments.run))
     results: list[dict[str, Any]] = []

@@ -7,7 +7,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, Any
 
-from thresher.cli.arguments import EXECUTOR_NAMES, whole_number
+from thresher.cli.arguments import add_worker_arguments, executor_options
 from thresher.cli.commands.run import put_trusted_on_path
 from thresher.cli.printing import print_json, print_note, print_result, result_width, wants_color
 from thresher.cli.saved_recipe import add_run_argument, add_saved_recipe_arguments, load_saved_recipe, run_folder
@@ -28,10 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags."""
     add_run_argument(parser)
     add_saved_recipe_arguments(parser)
-    parser.add_argument("--executor", metavar="NAME", help=f"what runs it: {EXECUTOR_NAMES}")
-    parser.add_argument("--address", metavar="A", help="the Ray cluster to use: auto or host:port")
-    parser.add_argument("--workers", metavar="N", type=whole_number, help="number of shared CPU workers")
-    parser.add_argument("--memory", metavar="SIZE", help="ceiling for driver and workers together, such as 4GB")
+    add_worker_arguments(parser)
     parser.add_argument("--quiet", action="store_true", help="print nothing but errors")
 
 
@@ -44,8 +41,7 @@ def execute(arguments: argparse.Namespace) -> int:
     if arguments.executor in (None, "local"):
         launch_early()
     recipe = load_saved_recipe(arguments, run_dir, options)
-    given = {key: getattr(arguments, key) for key in ("workers", "memory", "address")} | {"name": arguments.executor}
-    executor = recipe.make_executor({key: value for key, value in given.items() if value is not None})
+    executor = recipe.make_executor(executor_options(arguments))
     result = retry_run(
         executor,
         recipe.pipeline(),

@@ -8,7 +8,7 @@ import dataclasses
 import os
 from typing import TYPE_CHECKING, Any
 
-from thresher.cli.arguments import read_settings
+from thresher.cli.arguments import add_trust_argument, read_settings
 from thresher.cli.commands.run import put_trusted_on_path
 from thresher.cli.printing import heading, print_json, print_note, print_result, table
 from thresher.core.arguments.sizes import counted
@@ -16,7 +16,7 @@ from thresher.errors import RunFailedError, UsageError
 
 if TYPE_CHECKING:
     from thresher.scheduler.model import OpSpec, RunSpec
-    from thresher.simulate.nodes import Cost, NodeText
+    from thresher.simulate.inputs import Cost, NodeText
     from thresher.simulate.profile import RunProfile
     from thresher.simulate.rehearsal import Rehearsal
 
@@ -68,7 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", metavar="N", default="0", help="seed of random draws (default 0)")
     parser.add_argument("--svg", metavar="FILE", help="draw utilisation over time")
     parser.add_argument("--html", metavar="FILE", help="the same as one page, with tables")
-    parser.add_argument("--trust", metavar="MODULE", action="append", default=[], help="as for `thresher run`")
+    add_trust_argument(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
@@ -76,8 +76,7 @@ def execute(arguments: argparse.Namespace) -> int:
     """Plan the recipe for the machines, run the scheduler in virtual time and print the result."""
     from thresher.core.recipes.recipe import load_recipe
     from thresher.ledger.folder.find import find_run
-    from thresher.simulate.input import make_units
-    from thresher.simulate.nodes import cluster_plan, cost_of
+    from thresher.simulate.inputs import cluster_plan, cost_of, make_units
     from thresher.simulate.rehearsal import Failures, rehearse
 
     put_trusted_on_path(arguments)
@@ -116,7 +115,7 @@ def execute(arguments: argparse.Namespace) -> int:
 
 
 def _machine(text: str | None) -> NodeText:
-    from thresher.simulate.nodes import NodeText, parse_node
+    from thresher.simulate.inputs import NodeText, parse_node
 
     if text is not None:
         return parse_node(text)
@@ -147,8 +146,8 @@ def _settings(arguments: argparse.Namespace, run_dir: str | None) -> dict[str, A
 def _profile(
     arguments: argparse.Namespace, run_dir: str | None, spec: RunSpec, stages: list[str], block_bytes: int | None
 ) -> RunProfile:
-    from thresher.simulate.measured import load_profile
     from thresher.simulate.profile import check_fits, check_routes, given_profile, with_costs
+    from thresher.simulate.recorded import load_profile
 
     costs = _costs(arguments.cost)
     if run_dir is not None:

@@ -96,11 +96,7 @@ class RunOptions:
     """The resolved recipe, for the run folder."""
 
     def __post_init__(self) -> None:
-        if self.progress not in PROGRESS_MODES:
-            raise UsageError(
-                f"progress: {self.progress!r} is not one of {', '.join(PROGRESS_MODES)}."
-                + nearest(self.progress, PROGRESS_MODES)
-            )
+        check_choice("progress", self.progress, PROGRESS_MODES)
         for name in ("dropped_to", "run_dir"):
             if getattr(self, name) in ("", STANDARD_STREAM):
                 what = "standard output" if getattr(self, name) else "empty"
@@ -130,10 +126,11 @@ def merge_options(
     options: dict[str, Any] = {}
     for source in (config or {}), given:
         for key, value in source.items():
-            reason = next((cannot[one] for one in (key, f"{key}={value}") if one in cannot), "") if cannot else ""
-            if reason:
+            refused = option_key(key, value, cannot or {})
+            if cannot and refused is not None:
                 raise UnsupportedError(
-                    f"{executor} does not honour {key}={value!r}: {reason}. Leave it out, or take another executor"
+                    f"{executor} does not honour {key}={value!r}: {cannot[refused]}. Leave it out, or take another "
+                    "executor"
                 )
             if key not in names:
                 raise UsageError(
@@ -141,6 +138,11 @@ def merge_options(
                 )
             options[key] = value
     return options
+
+
+def option_key(option: str, value: Any, cannot: Mapping[str, str]) -> str | None:
+    """Return the key of `cannot` that covers an executor's option; `None` if it is supported."""
+    return next((key for key in (option, f"{option}={value}") if key in cannot), None)
 
 
 def check_choice(what: str, value: Any, legal: Iterable[str]) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol
 
-from thresher.core.arguments.options import RunOptions
+from thresher.core.arguments.options import RunOptions, option_key
 from thresher.core.files.filesystem import STANDARD_STREAM
 from thresher.core.registry import EXECUTORS, load_executor
 from thresher.core.stage import OrderedStage, ProcessingStage
@@ -94,11 +94,6 @@ STAGE_SETTINGS: dict[str, StageSetting] = {
 
 RUN_SETTINGS = ("initial_tasks", "dropped_to", "keep_scores")
 """Settings of a run."""
-
-
-def option_key(option: str, value: Any, cannot: Mapping[str, str]) -> str | None:
-    """Return the key of `cannot` that covers an executor's option; `None` if it is supported."""
-    return next((key for key in (option, f"{option}={value}") if key in cannot), None)
 
 
 def honoured_by(key: str) -> list[str]:

@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The machines of a rehearsal: their text form `64cpu,512GB,8gpu,80GB`, the plan for them, and their cost.
+"""The inputs of a rehearsal: machines from their text form, the plan for them, their cost, and units of data.
 
-A size refers to the part before it: after `cpu` it is the memory of the machine, after `gpu` that of each accelerator.
-`name=number` is a named resource.
+In the text form of a machine, `64cpu,512GB,8gpu,80GB`, a size refers to the part before it: after `cpu` it is the
+memory of the machine, after `gpu` that of each accelerator. `name=number` is a named resource.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import re
+from collections.abc import Iterator
+from itertools import cycle
 
 import msgspec
 
@@ -17,7 +19,8 @@ from thresher.core.pipeline import Pipeline
 from thresher.core.planning.plan import Plan, make_plan
 from thresher.errors import UsageError
 from thresher.runtime.executor import PAYLOAD_SHARE, Limits, refuse_misfits, run_spec
-from thresher.scheduler.model import NodeSpec, RunSpec
+from thresher.scheduler.model import NodeSpec, OpSpec, RunSpec, UnitSpec
+from thresher.simulate.profile import FileSample, RunProfile, op_key
 
 EXAMPLE = '"64cpu,512GB,8gpu,80GB"'
 MEMORY_PER_CPU = 4 * 10**9
@@ -26,6 +29,8 @@ MEMORY_SHARE = 0.6
 """Share of a machine's memory that a run may use, as in a local run by default."""
 GPU_MEMORY = 80 * 10**9
 """Memory of each accelerator if the text names none."""
+MOST_UNITS = 5_000_000
+"""Limit for the number of units, which must fit in memory; larger files make fewer of them."""
 
 _COUNT = re.compile(r"(\d+(?:\.\d+)?)\s*(cpu|gpu)s?")
 _NAMED = re.compile(r"([A-Za-z_][\w-]*)\s*=\s*(\d+(?:\.\d+)?)")
@@ -140,3 +145,70 @@ def cost_of(wall_s: float, nodes: int, data_bytes: int, per_node_hour: float) ->
     """Return the cost of a run. Every machine is paid from start to end, busy or not."""
     total = wall_s / 3600 * nodes * per_node_hour
     return Cost(per_node_hour, total, total / (data_bytes / 10**12) if data_bytes else 0.0)
+
+
+def make_units(
+    profile: RunProfile,
+    ops: tuple[OpSpec, ...],
+    *,
+    data_bytes: int | None = None,
+    file_bytes: int | None = None,
+    block_bytes: int | None = None,
+) -> list[UnitSpec]:
+    """Return the units of `data_bytes` of input. Files are those of the profile, repeated, or all of one size."""
+    entries = {op_key(op): op.index for op in ops if op.source}
+    total = data_bytes if data_bytes is not None else profile.input_bytes
+    if not profile.files or not profile.input_bytes:
+        return [UnitSpec(f"task-{n}", (0, n), entries[file.op], 0) for n, file in enumerate(profile.files)]
+    files = _files(profile, file_bytes)
+    expected = sum(1 if file.stream else _unit_count(file, block_bytes) for file in files)
+    if expected * total / sum(file.nbytes for file in files) > MOST_UNITS:
+        raise UsageError(
+            f"--data: {total:,} bytes in files as small as those of the profile are over {MOST_UNITS:,} units. "
+            "Say how large the files will be with --file-size, such as --file-size 1GB"
+        )
+    units: list[UnitSpec] = []
+    for number, file in enumerate(_repeat_files(files, total)):
+        entry = entries[file.op]
+        if file.stream:
+            units.append(UnitSpec(f"f{number}", (number, 0), entry, file.nbytes, stream=True))
+            continue
+        count = _unit_count(file, block_bytes)
+        base, rest = divmod(file.nbytes, count)
+        units.extend(
+            UnitSpec(f"f{number}-{block}", (number, block), entry, base + (block < rest)) for block in range(count)
+        )
+    return units
+
+
+def _files(profile: RunProfile, file_bytes: int | None) -> list[FileSample]:
+    """Return the files of the profile, or one of the given size in their place."""
+    files = [file for file in profile.files if file.nbytes]
+    if file_bytes is None:
+        return files
+    largest = max(files, key=lambda file: file.nbytes)
+    units = max(1, round(file_bytes * largest.units / largest.nbytes))
+    return [FileSample(file_bytes, units, largest.op, largest.stream)]
+
+
+def _repeat_files(files: list[FileSample], total: int) -> Iterator[FileSample]:
+    """Yield files over and over, up to `total` bytes; the last one is truncated."""
+    left = total
+    for file in cycle(files):
+        if left <= 0:
+            return
+        if file.nbytes > left:
+            yield FileSample(left, max(1, round(file.units * left / file.nbytes)), file.op, file.stream)
+        else:
+            yield file
+        left -= file.nbytes
+
+
+def _unit_count(file: FileSample, block_bytes: int | None) -> int:
+    """Return the number of units of a file: as in the profile, unless the recipe sets a very different block size."""
+    if block_bytes is None:
+        return file.units
+    measured = file.nbytes / file.units
+    if measured / 2 <= block_bytes and (file.units == 1 or block_bytes <= 2 * measured):
+        return file.units
+    return -(-file.nbytes // block_bytes)

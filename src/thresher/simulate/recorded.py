@@ -1,36 +1,41 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measure the profile of a run from its event log, in one pass over the lines.
+"""Recorded runs: replay an event log to check the scheduler, or measure the profile of the run in one pass.
 
-A worker runs one item at a time, in the order in which they were sent. So the time that a task occupied its worker is
-the time from when it was sent, or from the end of the previous item, to its own end. The part that was not spent in
-stages is overhead. It may be negative if a worker commits in the middle of a task; this time counts for the commit.
+A replay checks that a new scheduler gives the logged actions for the logged events. For the profile: a worker runs one
+item at a time, in the order in which they were sent. So the time that a task occupied its worker is the time from when
+it was sent, or from the end of the previous item, to its own end. The part that was not spent in stages is overhead. It
+may be negative if a worker commits in the middle of a task; this time counts for the commit.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from itertools import chain
 from statistics import median
 from typing import Any
 
+import msgspec
+
 from thresher.errors import CheckFailedError, UsageError
-from thresher.observe.event_log import read_log
+from thresher.observe.event_log import decode_line, read_log
 from thresher.scheduler import actions as act
 from thresher.scheduler import events as ev
 from thresher.scheduler.model import OpSpec, RunSpec
+from thresher.scheduler.step import Scheduler
 from thresher.simulate.profile import (
     DRIVER_EVENT_S,
     CommitSample,
     FileSample,
     OpProfile,
-    Output,
     RunProfile,
     TaskSample,
     op_key,
 )
-from thresher.simulate.replay import LogError, read_line
+from thresher.simulate.workload import Output
 
 DRIVER_MOST_S = 0.0005
 """Events with a larger distance did not wait for the driver."""
@@ -38,6 +43,59 @@ DRIVER_LEAST_EVENTS = 50
 """Minimum number of consecutive events for which their distance is used."""
 WARM_LEAST = 4
 """Minimum number of tasks that must remain when the first one of each worker is left out."""
+
+
+class LogError(ValueError):
+    """A log that cannot be read: the start line is missing, or a line is not valid."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The first difference between a log and its replay."""
+
+    n: int  # line number in the log
+    logged: str  # item in the log
+    replayed: str  # action of the replay
+
+    def __str__(self) -> str:
+        return f"line {self.n}: the log says {self.logged}, the replay decides {self.replayed}"
+
+
+def replay(lines: Iterable[bytes]) -> Difference | None:
+    """Return the first difference between a log and its replay; None if there is none.
+
+    A truncated log (the driver was killed) is compared up to its end.
+    """
+    found = _read(lines)
+    scheduler = Scheduler(next(found).item)
+    decided = deque(scheduler.start())
+    for line in found:
+        if isinstance(line.item, act.Action):
+            action = decided.popleft() if decided else None
+            if action != line.item:
+                return Difference(line.n, repr(line.item), "nothing" if action is None else repr(action))
+        elif isinstance(line.item, RunSpec):
+            raise LogError(f"line {line.n} is a second start line; replay one attempt at a time")
+        elif decided:
+            return Difference(line.n, repr(line.item), repr(decided[0]))
+        else:
+            decided.extend(scheduler.step(line.item))
+    return None
+
+
+def _read(lines: Iterable[bytes]) -> Iterator[Any]:
+    """Yield the decoded lines of a log. Raise LogError if one is not valid, or the first is not the start line."""
+    number = -1
+    for number, line in enumerate(lines):
+        try:
+            found = decode_line(line)
+        except msgspec.MsgspecError as error:
+            raise LogError(f"line {number} is not a line of an event log ({error}): {line[:120]!r}") from error
+        if number == 0 and not isinstance(found.item, RunSpec):
+            raise LogError(f"line {number} should be the start line with the run's spec: {line[:120]!r}")
+        yield found
+    if number < 0:
+        raise LogError("the log is empty; it should begin with a start line")
 
 
 class _Task:
@@ -290,17 +348,10 @@ def _wall_s(run_dir: str, attempts: int) -> float | None:
 
 def measure(lines: Iterable[bytes], stages: tuple[str, ...], wall_s: float | None = None) -> RunProfile:
     """Return the profile of one attempt. Raise LogError for lines that are not an event log."""
-    fold: LogFold | None = None
-    for number, line in enumerate(lines):
-        found = read_line(number, line)
-        if isinstance(found.item, RunSpec):
-            fold = LogFold(found.item, stages)
-        elif fold is None:
-            raise LogError(f"line {number} should be the start line with the run's spec: {line[:120]!r}")
-        else:
-            fold.take(found.t, found.item)
-    if fold is None:
-        raise LogError("the log is empty; it should begin with a start line")
+    found = _read(lines)
+    fold = LogFold(next(found).item, stages)
+    for line in found:
+        fold.take(line.t, line.item)
     return fold.profile(fold.end_s if wall_s is None else wall_s)
 
 

@@ -14,9 +14,8 @@ from thresher.observe.event_log import EventLog, encode_line, encode_start
 from thresher.scheduler import actions as act
 from thresher.scheduler import events as ev
 from thresher.scheduler.model import RunSpec, UnitSpec
-from thresher.simulate.measured import load_profile, measure
 from thresher.simulate.profile import check_fits, check_routes, op_key
-from thresher.simulate.replay import LogError
+from thresher.simulate.recorded import LogError, load_profile, measure
 
 Line = tuple[float, ev.AnyEvent | act.AnyAction]
 
