@@ -16,12 +16,13 @@ if TYPE_CHECKING:
     from thresher.backends.serial import SerialExecutor
     from thresher.backends.xenna import XennaExecutor
     from thresher.core.documents.batch import DocumentBatch
+    from thresher.core.function_stage import processing_stage
     from thresher.core.pipeline import Pipeline
     from thresher.core.recipes.recipe import load_recipe
     from thresher.core.records.record_task import RecordTask
     from thresher.core.resources import NodeInfo, Resources, WorkerMetadata
     from thresher.core.result import RunResult
-    from thresher.core.stage import CompositeStage, ProcessingStage, SinkStage, SourceStage, processing_stage
+    from thresher.core.stage import CompositeStage, ProcessingStage, SinkStage, SourceStage
     from thresher.core.task import EmptyTask, FileGroupTask, Task
     from thresher.errors import ThresherError
     from thresher.stages.io.jsonl.reader import JsonlReader

@@ -25,7 +25,8 @@ Start = Callable[..., "Script"]
 HEAD = """
 from thresher.backends.local import LocalExecutor
 from thresher.core.pipeline import Pipeline
-from thresher.core.stage import ProcessingStage, processing_stage
+from thresher.core.function_stage import processing_stage
+from thresher.core.stage import ProcessingStage
 from thresher.core.task import Task
 """
 

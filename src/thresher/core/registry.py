@@ -112,7 +112,7 @@ PUBLIC_NAMES: dict[str, str] = {
     "DocumentBatch": "thresher.core.documents.batch:DocumentBatch",
     "ProcessingStage": "thresher.core.stage:ProcessingStage",
     "CompositeStage": "thresher.core.stage:CompositeStage",
-    "processing_stage": "thresher.core.stage:processing_stage",
+    "processing_stage": "thresher.core.function_stage:processing_stage",
     "SourceStage": "thresher.core.stage:SourceStage",
     "SinkStage": "thresher.core.stage:SinkStage",
     "RecordTask": "thresher.core.records.record_task:RecordTask",

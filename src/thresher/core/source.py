@@ -32,7 +32,7 @@ class SourceItem:
 
 @dataclass(frozen=True)
 class ReadContext:
-    """What a reader is told."""
+    """Limits and callbacks of one call of a reader."""
 
     chunk_bytes: int = 4 * 2**20
     """About how many bytes to give at a time."""

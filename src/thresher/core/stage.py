@@ -83,7 +83,7 @@ class ProcessingStage(Generic[In, Out]):
         return [], []
 
     def check_before_run(self) -> list[str]:
-        """What is wrong with the stage on this machine, such as a file that is missing: one message each.
+        """Return what is wrong with the stage on this machine, such as a missing file: one message each.
 
         Called once, in the process that plans the run, before anything is read or written. It must be quick: look
         whether a model is there, do not load it.
@@ -104,7 +104,7 @@ class ProcessingStage(Generic[In, Out]):
         return []
 
     def needs_arrow(self) -> bool:
-        """Whether its workers will look at records as Arrow columns: where no stage does, Arrow is not loaded early."""
+        """Return True if its workers read records as Arrow columns: where no stage does, Arrow is not loaded early."""
         return True
 
     def num_workers(self) -> int | None:
@@ -280,7 +280,7 @@ class OrderedStage(ProcessingStage[In, Out]):
         raise TypeError(f"{type(self).__name__} must define take(kept, task)")
 
     def end_unit(self, kept: Any) -> Any:
-        """What was held back, as `Gathered`: nothing more comes of the unit."""
+        """Return what was held back, as `Gathered`: nothing more comes of the unit."""
         raise TypeError(f"{type(self).__name__} must define end_unit(kept)")
 
     def place_fault(self, before: Sequence[ProcessingStage[Any, Any]]) -> str:
@@ -344,40 +344,6 @@ class SinkStage(ProcessingStage[In, Out]):
         return batch
 
 
-class FunctionStage(ProcessingStage[Any, Any]):
-    """A stage made of a function."""
-
-    def __init__(self, function: Callable[[Any], Any]) -> None:
-        name = str(getattr(function, "__qualname__", repr(function)))
-        if not callable(function):
-            raise UsageError(f"@processing_stage: {name} is not a function of one task")
-        _check_takes_one(function, name, "the task")
-        self.function = function
-        self.fans_out = inspect.isgeneratorfunction(function)
-
-    def process(self, task: Any) -> Any:
-        """Call the function."""
-        return self.function(task)
-
-
-def processing_stage(
-    name: str | None = None, resources: Resources | dict[str, Any] | None = None, batch_size: int | None = None
-) -> Callable[[Callable[[Any], Any]], FunctionStage]:
-    """Make a stage instance of a function of one task: `@processing_stage(name="shorten")`."""
-
-    def make(function: Callable[[Any], Any]) -> FunctionStage:
-        stage = FunctionStage(function)
-        stage.name = name or str(getattr(function, "__name__", "function"))
-        if resources is not None:
-            stage.resources = Resources(**resources) if isinstance(resources, dict) else resources
-        if batch_size is not None:
-            stage.batch_size = batch_size
-        check_settings(stage)
-        return stage
-
-    return make
-
-
 def check_settings(stage: ProcessingStage[Any, Any]) -> None:
     """Refuse settings that no executor could honour."""
     if not isinstance(stage.name, str) or not stage.name:
@@ -393,13 +359,13 @@ def check_settings(stage: ProcessingStage[Any, Any]) -> None:
         raise UsageError(f"{stage.name}.resources: {stage.resources!r} is not a Resources(…)")
     for method, given in (("process", "the task"), ("process_batch", "the list of tasks")):
         if overrides(stage, method):
-            _check_takes_one(getattr(stage, method), f"{type(stage).__name__}.{method}", given)
+            check_takes_one(getattr(stage, method), f"{type(stage).__name__}.{method}", given)
     workers = stage.num_workers()
     if workers is not None and (isinstance(workers, bool) or not isinstance(workers, int) or workers < 1):
         raise UsageError(f"{stage.name}.num_workers: {workers!r} is not a whole number of 1 or more")
 
 
-def _check_takes_one(function: Callable[..., Any], name: str, given: str) -> None:
+def check_takes_one(function: Callable[..., Any], name: str, given: str) -> None:
     """Refuse a function that cannot be called with one argument, or whose result would have to be awaited."""
     if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
         raise UsageError(f"{name} is asynchronous; write it with plain `def`, and run an event loop inside if need be")
@@ -416,7 +382,7 @@ def _check_takes_one(function: Callable[..., Any], name: str, given: str) -> Non
 
 
 def needs_own_workers(stage: ProcessingStage[Any, Any]) -> bool:
-    """Whether a stage runs in workers that do nothing else: what it holds is held while a worker lives."""
+    """Return True if a stage runs in workers that do nothing else: what it holds is held while a worker lives."""
     needs = stage.resources
     holds = needs.requires_gpu or needs.memory_gb > 0 or any(needs.custom.values()) or bool(stage.runtime_env)
     expensive = stage.expensive_setup and overrides(stage, "setup")
@@ -424,5 +390,5 @@ def needs_own_workers(stage: ProcessingStage[Any, Any]) -> bool:
 
 
 def overrides(stage: ProcessingStage[Any, Any], method: str) -> bool:
-    """Whether a stage defines `method` itself instead of inheriting the default."""
+    """Return True if a stage defines `method` itself instead of inheriting the default."""
     return getattr(type(stage), method, None) is not getattr(ProcessingStage, method, None)

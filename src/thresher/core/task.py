@@ -47,7 +47,7 @@ class Task:
 
     @property
     def data(self) -> Any:
-        """What the task carries."""
+        """Return the payload."""
         return self._data
 
     @data.setter
@@ -127,7 +127,7 @@ def _size_of_buffer(data: Any) -> int:
 
 
 class EmptyTask(Task):
-    """What the first stage of a pipeline gets when there are no initial tasks."""
+    """The task that the first stage of a pipeline gets if there are no initial tasks."""
 
     @property
     def num_items(self) -> int:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import NamedTuple
 
 import msgspec
@@ -56,7 +57,7 @@ class RunningTask:
         return (*self.path, self.ordinal - 1)
 
 
-class Workload:
+class Workload(ABC):
     """The source of durations, sizes and failures. By default, the driver takes no time and nothing fails."""
 
     driver_event_s = 0.0  # time of the driver for one event
@@ -67,33 +68,33 @@ class Workload:
     limits_cores = False  # calls slow each other down if more of them run than the machine has cores
     worker_limit_bytes = 0  # memory above which a worker sends WorkerMemory; 0: never
 
+    @abstractmethod
     def start_s(self, op: int | None) -> float:
         """Return the setup time of a worker; None: of a shared one."""
-        raise NotImplementedError
 
+    @abstractmethod
     def tasks_per_call(self, op: int) -> int:
         """Return the maximum number of tasks that one call takes."""
-        raise NotImplementedError
 
+    @abstractmethod
     def is_gradual(self, op: int) -> bool:
         """Return True if a call for a single task emits batches one by one, and not all of them at its end."""
-        raise NotImplementedError
 
     def ends_at_once(self, op: int) -> bool:
         """Return True if a task ends with its last output, whatever its credit. Otherwise it may park there."""
         return False
 
+    @abstractmethod
     def draw(self, op: int, task: RunningTask, in_bytes: int, *, gradual: bool) -> Work:
         """Return the work of a task with `in_bytes` of input."""
-        raise NotImplementedError
 
     def cold_s(self, op: int) -> float:
         """Return the extra time of the first call of an op in a worker."""
         return 0.0
 
+    @abstractmethod
     def commit_s(self, in_bytes: int) -> float:
         """Return the time of the commit of a unit with `in_bytes` of input; 0: unknown."""
-        raise NotImplementedError
 
     def leak_bytes(self, op: int) -> int:
         """Return the memory that a worker keeps after a task."""

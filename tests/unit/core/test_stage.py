@@ -11,16 +11,15 @@ from typing import Any
 import pytest
 
 from thresher.core.documents.batch import DocumentBatch
+from thresher.core.function_stage import FunctionStage, processing_stage
 from thresher.core.planning.task_types import task_types
 from thresher.core.resources import Resources
 from thresher.core.stage import (
     CompositeStage,
-    FunctionStage,
     ProcessingStage,
     SinkStage,
     SourceStage,
     overrides,
-    processing_stage,
 )
 from thresher.core.stage_context import context_of
 from thresher.core.task import FileGroupTask, Task

@@ -37,7 +37,7 @@ TRIES = 3
 
 @dataclass(frozen=True)
 class Allocation:
-    """What a run may use of each node."""
+    """The share of each node that a run may use."""
 
     workers: int | None = None
     """Shared workers of the whole run; `None`: as many as `share` allows."""

@@ -37,7 +37,7 @@ FAULT, NEW = ".fault", ".new"
 
 @dataclasses.dataclass(frozen=True)
 class NodeContext:
-    """What a worker needs to know about its node."""
+    """Facts about the node of a worker."""
 
     notes: str
     """Folder for the crash notes of the node's workers."""

@@ -189,7 +189,7 @@ def _mask(flags: pa.ChunkedArray) -> npt.NDArray[np.bool_]:
 
 
 def same_kind(one: pa.DataType, other: pa.DataType) -> bool:
-    """Whether two types differ in width alone, so that a column may take the other type when its values fit."""
+    """Return True if two types differ in width alone, so that a column may take the other type when its values fit."""
     return _family(one) == _family(other) != "other"
 
 
@@ -216,7 +216,7 @@ def _differing_objects(old: pa.ChunkedArray, new: pa.ChunkedArray) -> npt.NDArra
 
 
 def same_value(one: Any, other: Any) -> bool:
-    """Whether two JSON values are the same: numbers by value, a truth value is no number, dicts in any order."""
+    """Return True if two JSON values are equal: numbers by value, a truth value is no number, dicts in any order."""
     if isinstance(one, dict) and isinstance(other, dict):
         return len(one) == len(other) and all(key in other and same_value(one[key], other[key]) for key in one)
     if isinstance(one, list) and isinstance(other, list):
@@ -272,7 +272,7 @@ def _lines_without(batch: DocumentBatch, beside: Sequence[str]) -> list[bytes | 
 
 
 def _is_json_kind(kind: pa.DataType) -> bool:
-    """Whether values of a type are the same again after they were written as JSON and read."""
+    """Return True if values of a type are the same after they were written as JSON and read."""
     if pa.types.is_struct(kind):
         return all(_is_json_kind(kind.field(place).type) for place in range(kind.num_fields))
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
@@ -307,7 +307,7 @@ def changed_frame(lent: Sequence[pd.DataFrame], table: pa.Table) -> pd.DataFrame
 
 
 def same_frame(one: pd.DataFrame, other: pd.DataFrame) -> bool:
-    """Whether two data frames are certain to say the same."""
+    """Return True if two data frames are certain to hold the same."""
     if not one.columns.equals(other.columns) or not one.index.equals(other.index):
         return False
     try:

@@ -146,7 +146,7 @@ def json_array(raws: Sequence[bytes | None]) -> pa.Array:
 
 
 def is_json(data_type: pa.DataType) -> bool:
-    """Whether a column carries JSON texts."""
+    """Return True if a column carries JSON texts."""
     import pyarrow as pa
 
     return isinstance(data_type, pa.JsonType)
@@ -233,7 +233,7 @@ def _stripped(line: bytes | memoryview) -> bytes | memoryview:
 
 
 def _holds(text: bytes | memoryview, value: msgspec.Raw, place: int) -> bool:
-    """Whether `value` stands at `place` in `text`."""
+    """Return True if `value` is at `place` in `text`."""
     if isinstance(text, bytes):
         return text.startswith(bytes(value), place)
     view = memoryview(value)
@@ -245,7 +245,7 @@ def _holds(text: bytes | memoryview, value: msgspec.Raw, place: int) -> bool:
 
 
 def _members(text: bytes | memoryview, record: dict[str, msgspec.Raw]) -> list[tuple[int, int, int, str]] | None:
-    """Where each key starts in `text`, where its value starts and ends; `None` where a key comes twice."""
+    """Return where each key starts in `text`, and where its value starts and ends; `None` if a key comes twice."""
     members: list[tuple[int, int, int, str]] = []
     place = 1
     for key, value in record.items():
@@ -274,7 +274,7 @@ def encode_value(value: Any) -> bytes:
 
 
 def _plain_value(value: Any) -> Any:
-    """What stands for a value that the encoder does not know: numpy's as Python's, and text where the type has one.
+    """Return a value that the encoder knows for one that it does not: numpy's as Python's, others as their text.
 
     The text that every object has, with its address in memory, says nothing and differs from run to run: refused.
     """

@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from thresher.core.function_stage import FunctionStage
 from thresher.core.pipeline import Pipeline, Stage
 from thresher.core.planning.checks import (
     Problems,
@@ -30,7 +31,6 @@ from thresher.core.resources import Resources
 from thresher.core.scores import ScorePlan, ScoreSource, score_columns
 from thresher.core.stage import (
     CompositeStage,
-    FunctionStage,
     OrderedStage,
     SinkStage,
     SourceStage,

@@ -14,7 +14,8 @@ import typing
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from thresher.core.stage import FunctionStage, In, Out, ProcessingStage
+from thresher.core.function_stage import FunctionStage
+from thresher.core.stage import In, Out, ProcessingStage
 from thresher.core.task import Task
 
 TaskTypes = tuple[type[Task], ...]

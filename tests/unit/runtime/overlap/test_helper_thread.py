@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from thresher.core.stage import FunctionStage
+from thresher.core.function_stage import FunctionStage
 from thresher.core.stage_context import context_of
 from thresher.core.task import Task
 from thresher.runtime.overlap import helper_thread
