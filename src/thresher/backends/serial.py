@@ -30,17 +30,17 @@ from thresher.runtime.cluster import Cluster, MemoryReading
 from thresher.runtime.executor import Executor, Limits, WorkerPolicy
 from thresher.runtime.orders import Produced, TaskOrder, TaskReport, WorkerSetup
 from thresher.runtime.processes.accelerators import Accelerator, declared_accelerators, found_accelerators
-from thresher.runtime.worker.call_queue import NO_LIMIT, Call, CallQueue, run_flow
+from thresher.runtime.worker.call_queue import Call, CallQueue, run_flow
 from thresher.runtime.worker.stage_call import ABORTED, TaskAborted
 from thresher.runtime.worker.worker import SetupFailed, Worker, set_up_node
 from thresher.scheduler import actions as act
 from thresher.scheduler import events as ev
-from thresher.scheduler.model import RunSpec
+from thresher.scheduler.model import NO_LIMIT, RunSpec
 from thresher.scheduler.workers.placement import placement_errors
 from thresher.stage_errors import ControlSignal
 
 
-class SerialCall(Call, eq=False):
+class SerialCall(Call, eq=False, kw_only=True):
     """A call whose tasks are objects of this process."""
 
     worker: int = 0
@@ -174,7 +174,7 @@ class SerialCluster:
             refs = action.tasks[start : start + size]
             # A call for several tasks cannot pause halfway, so it never parks.
             credit = refs[0].credit if size == 1 else NO_LIMIT
-            yield SerialCall(action.op, refs, self._units[refs[0].unit], credit, worker=action.worker)
+            yield SerialCall(action.op, refs, credit, unit=self._units[refs[0].unit], worker=action.worker)
 
     def _start(self, call: SerialCall) -> Iterator[Produced]:
         assert self._worker is not None

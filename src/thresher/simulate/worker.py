@@ -7,10 +7,9 @@ from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from thresher.runtime.worker.call_queue import CallQueue, QueuedCall
 from thresher.scheduler import actions as act
 from thresher.scheduler import events as ev
-from thresher.scheduler.actions import TaskRef
-from thresher.scheduler.model import NO_LIMIT
 from thresher.simulate.resources import Machine
 from thresher.simulate.workload import Path, RuleBroken, RunningTask
 
@@ -18,28 +17,23 @@ if TYPE_CHECKING:
     from thresher.simulate.cluster import VirtualCluster
 
 
-class Call:
-    """One call of an op: waiting, running or parked."""
+class Call(QueuedCall, eq=False, kw_only=True):
+    """A call of a simulated worker."""
 
-    __slots__ = ("at", "credit", "inside", "op", "refs", "steps_s", "tasks", "total_s", "unreported_s")
-
-    def __init__(self, op: int, refs: Sequence[TaskRef]) -> None:
-        self.op = op
-        self.refs = refs
-        self.credit = refs[0].credit
-        self.tasks: list[RunningTask] = []  # empty: not begun
-        self.steps_s: tuple[float, ...] = ()  # time before each output of a gradual call, and after the last
-        self.at = 0  # number of outputs that a gradual call has reached
-        self.inside = 1.0  # share of its time inside stages, as workers report it
-        self.unreported_s = 0.0  # time inside stages that no event has reported yet
-        self.total_s = 0.0
-
-    def spend(self, nbytes: int) -> None:
-        """Charge an output to the credit; 0 left means that the call parks."""
-        if self.credit != NO_LIMIT:
-            # As in real workers: with less than half a batch left, the next one would be mostly debt.
-            left = self.credit - nbytes
-            self.credit = left if left > nbytes // 2 else 0
+    sent_s: float
+    """When it was sent, or sent again after it was parked."""
+    running: Sequence[RunningTask] = ()
+    """Its tasks, once it has begun."""
+    steps_s: tuple[float, ...] = ()
+    """Time before each output of a gradual call, and after the last."""
+    at: int = 0
+    """Number of outputs that a gradual call has reached."""
+    inside: float = 1.0
+    """Share of its time inside stages, as workers report it."""
+    unreported_s: float = 0.0
+    """Time inside stages that no event has reported yet."""
+    total_s: float = 0.0
+    """Time that it takes."""
 
     def take_unreported_s(self) -> float:
         """Return the time inside stages since the last report."""
@@ -65,9 +59,7 @@ class VirtualWorker:
         self._began_s = 0.0
         self._cpus_held = 0.0
         self._commits: deque[tuple[float, act.Commit]] = deque()  # (time it was sent, action)
-        self._calls: deque[tuple[float, Call]] = deque()
-        self._parked: dict[int, Call] = {}
-        self._suspended: set[int] = set()  # ops with a call that is parked, or waits for its turn to resume
+        self._calls: CallQueue[Call] = CallQueue()
         self._warm: set[int] = set()  # ops that it has run before
         self._sinks: dict[str, tuple[int, list[Path]]] = {}  # unit -> (epoch, tasks that its sink received)
         self._private_bytes = 0
@@ -75,7 +67,7 @@ class VirtualWorker:
     @property
     def holds_work(self) -> bool:
         """True if it runs, queues or parks anything."""
-        return bool(self._busy or self._calls or self._commits or self._parked)
+        return bool(self._busy or self._calls.waiting or self._commits or self._calls.parked)
 
     # -- start and end ------------------------------------------------------------------------------------------------
 
@@ -132,16 +124,17 @@ class VirtualWorker:
         if not self.up or wanted != self.op:
             raise RuleBroken(f"worker {self.id} (op {self.op}, up {self.up}) gets tasks of op {action.op}")
         refs, size = action.tasks, self._cluster.workload.tasks_per_call(action.op)
-        self._calls.extend((sent_s, Call(action.op, refs[at : at + size])) for at in range(0, len(refs), size))
+        for start in range(0, len(refs), size):
+            tasks = refs[start : start + size]
+            self._calls.waiting.append(Call(action.op, tasks, tasks[0].credit, sent_s=sent_s))
         self._proceed()
 
     def resume(self, action: act.Resume, sent_s: float) -> None:
         """Queue a parked task."""
-        call = self._parked.pop(action.task, None)
-        if call is None:
+        if action.task not in self._calls.parked:
             raise RuleBroken(f"task {action.task} is resumed on worker {self.id}, but is not parked there")
-        call.credit = action.credit
-        self._calls.append((sent_s, call))
+        self._calls.parked[action.task].sent_s = sent_s
+        self._calls.resume(action.task, action.credit)
         self._proceed()
 
     def commit(self, action: act.Commit, sent_s: float) -> None:
@@ -152,15 +145,13 @@ class VirtualWorker:
     def drop_tasks(self, action: act.Requeue, sent_s: float) -> None:
         """Drop parked or queued tasks, and the sink state of old epochs."""
         gone = set(action.tasks)
-        held = [call for _, call in self._calls] + [self._parked.pop(task) for task in gone & self._parked.keys()]
-        unknown = gone.difference(ref.task for call in held for ref in call.refs)
+        held = (*self._calls.waiting, *self._calls.parked.values())
+        unknown = gone.difference(ref.task for call in held for ref in call.tasks)
         if unknown:
             raise RuleBroken(f"tasks {sorted(unknown)} are taken back from worker {self.id}, which does not have them")
-        for call in held if gone else ():
-            call.refs = [ref for ref in call.refs if ref.task not in gone]
-            if call.tasks and not call.refs:
-                self._suspended.discard(call.op)
-        self._calls = deque(item for item in self._calls if item[1].refs)
+        for call in self._calls.take_back(action.tasks)[0] if gone else ():
+            if call.is_begun:
+                self._calls.suspended.discard(call.op)
         if action.unit and self._sinks.get(action.unit, (action.epoch,))[0] < action.epoch:
             del self._sinks[action.unit]
         self._proceed()
@@ -177,23 +168,12 @@ class VirtualWorker:
             commit_s = self._cluster.workload.commit_s(self._cluster.in_bytes(action.unit)) * self.machine.slowdown
             self._cluster.at(self._began_s + commit_s, self._committed, action)
             return
-        place = self._next_place()
-        if place >= 0:
-            sent_s, call = self._calls[place]
-            del self._calls[place]
+        call = self._calls.next()
+        if call is not None:
             spec = self._cluster.spec.ops[call.op]
             # A call on an accelerator does not load its core.
-            self._occupy(sent_s, 0.0 if spec.gpus or spec.gpu_memory_bytes else spec.cpus)
+            self._occupy(call.sent_s, 0.0 if spec.gpus or spec.gpu_memory_bytes else spec.cpus)
             self._begin(call)
-
-    def _next_place(self) -> int:
-        """Return the position of the first call that does not enter an op with a suspended call; -1: none."""
-        if not self._suspended:
-            return 0 if self._calls else -1
-        for place, (_, call) in enumerate(self._calls):
-            if call.tasks or call.op not in self._suspended:
-                return place
-        return -1
 
     def _occupy(self, sent_s: float, cpus: float) -> None:
         self._busy = True
@@ -203,19 +183,19 @@ class VirtualWorker:
 
     def _begin(self, call: Call) -> None:
         """Start a call, or continue one that was parked."""
-        if call.tasks:
-            self._suspended.discard(call.op)
+        if call.is_begun:
             self._schedule_next(call)
             return
+        call.is_begun = True
         cluster, workload = self._cluster, self._cluster.workload
-        gradual = len(call.refs) == 1 and workload.is_gradual(call.op)
-        call.tasks = [cluster.begin_task(call.op, ref, gradual=gradual) for ref in call.refs]
+        gradual = len(call.tasks) == 1 and workload.is_gradual(call.op)
+        call.running = [cluster.begin_task(call.op, ref, gradual=gradual) for ref in call.tasks]
         slowdown, cold_s = self.machine.slowdown, self._cold_s(call.op)
-        busy_s = sum(task.work.busy_s for task in call.tasks) * slowdown + cold_s
-        call.total_s = sum(task.work.held_s for task in call.tasks) * slowdown + cold_s
+        busy_s = sum(task.work.busy_s for task in call.running) * slowdown + cold_s
+        call.total_s = sum(task.work.held_s for task in call.running) * slowdown + cold_s
         call.inside = busy_s / call.total_s if call.total_s else 1.0
         if gradual:
-            work = call.tasks[0].work
+            work = call.running[0].work
             parts = len(work.outputs) or 1
             steps_s = tuple(step_s * slowdown for step_s in work.steps_s)
             call.steps_s = steps_s or (call.total_s / parts,) * parts
@@ -233,7 +213,7 @@ class VirtualWorker:
     def _schedule_next(self, call: Call) -> None:
         """Schedule the next output of a gradual call, or its end."""
         step_s = call.steps_s[call.at] if call.at < len(call.steps_s) else 0.0
-        is_over = call.at == len(call.tasks[0].work.outputs)
+        is_over = call.at == len(call.running[0].work.outputs)
         self._cluster.at(self._began_s + step_s, self._ended if is_over else self._yielded, call)
 
     def _account_time(self, series: int) -> float:
@@ -247,7 +227,7 @@ class VirtualWorker:
         """Emit one output of a gradual call; then end it, park it or let it continue."""
         if not self.alive:
             return
-        cluster, task = self._cluster, call.tasks[0]
+        cluster, task = self._cluster, call.running[0]
         call.unreported_s += self._account_time(call.op) * call.inside
         if cluster.workload.task_fails(call.op, task):
             self._end_with([self._failure(task)])
@@ -261,8 +241,7 @@ class VirtualWorker:
         if call.at == len(call.steps_s) and (call.credit != 0 or cluster.workload.ends_at_once(call.op)):
             self._finish(call, outputs)
         elif call.credit == 0:
-            self._parked[task.ref.task] = call
-            self._suspended.add(call.op)
+            self._calls.park(call)
             self._end_with([ev.TaskParked(task.ref.task, self.id, outputs, busy_s=call.take_unreported_s())])
         else:
             if outputs:
@@ -275,14 +254,14 @@ class VirtualWorker:
         if not self.alive:
             return
         call.unreported_s += self._account_time(call.op) * call.inside
-        if self._cluster.workload.task_fails(call.op, call.tasks[0]):
-            self._end_with([self._failure(call.tasks[0])])
+        if self._cluster.workload.task_fails(call.op, call.running[0]):
+            self._end_with([self._failure(call.running[0])])
         else:
             self._finish(call, ())
 
     def _finish(self, call: Call, outputs: tuple[ev.Emitted, ...]) -> None:
         self._cluster.usage.finish(call.op, 1, call.total_s)
-        self._end_with(self._done(call.op, call.tasks[0], outputs, call.unreported_s))
+        self._end_with(self._done(call.op, call.running[0], outputs, call.unreported_s))
 
     def _all_done(self, call: Call) -> None:
         """End a call that emits everything at its end."""
@@ -290,10 +269,10 @@ class VirtualWorker:
             return
         cluster = self._cluster
         self._account_time(call.op)
-        busy_s = call.unreported_s / len(call.tasks)
-        cluster.usage.finish(call.op, len(call.tasks), call.total_s / len(call.tasks))
+        busy_s = call.unreported_s / len(call.running)
+        cluster.usage.finish(call.op, len(call.running), call.total_s / len(call.running))
         reports: list[ev.AnyEvent] = []
-        for task in call.tasks:
+        for task in call.running:
             if cluster.workload.task_fails(call.op, task):
                 reports.append(self._failure(task))
                 continue
@@ -330,7 +309,7 @@ class VirtualWorker:
 
     def _end_with(self, reports: Sequence[ev.AnyEvent]) -> None:
         """Report events and start the next item. A worker with more items keeps its core during the report."""
-        goes_on = bool(self._calls or self._commits)
+        goes_on = bool(self._calls.waiting or self._commits)
         if not goes_on:
             self._free()
         for event in reports:

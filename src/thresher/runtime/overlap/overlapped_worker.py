@@ -25,8 +25,8 @@ from thresher.runtime.processes.wire import PeerGone
 from thresher.runtime.processes.worker_process import GETS_COPIES, LOOK_EVERY_S, ProcessCall, WorkerProcess
 from thresher.runtime.worker.call import call as make
 from thresher.runtime.worker.call import end_note, settle
-from thresher.runtime.worker.call_queue import NO_LIMIT
 from thresher.runtime.worker.stage_call import ABORTED
+from thresher.scheduler.model import NO_LIMIT
 
 
 class OverlappedWorkerProcess(WorkerProcess):

@@ -32,9 +32,10 @@ from thresher.runtime.payloads.payload import (
 from thresher.runtime.processes import messages as msg
 from thresher.runtime.processes.wire import Link, PeerGone
 from thresher.runtime.worker.call import StageCall
-from thresher.runtime.worker.call_queue import NO_LIMIT, Call, CallQueue, run_flow
+from thresher.runtime.worker.call_queue import Call, CallQueue, run_flow
 from thresher.runtime.worker.stage_call import ABORTED, TaskAborted
 from thresher.runtime.worker.worker import SetupFailed, Worker
+from thresher.scheduler.model import NO_LIMIT
 from thresher.stage_errors import ControlSignal, is_out_of_memory
 
 FLUSH_EVERY_S = 0.005
@@ -49,7 +50,7 @@ REPORT_EVERY_S = 0.5
 """Interval at which a long task reports its counts."""
 
 
-class ProcessCall(Call, eq=False):
+class ProcessCall(Call, eq=False, kw_only=True):
     """A call whose tasks come as messages."""
 
     done: frozenset[str] = frozenset()
@@ -88,7 +89,7 @@ def calls_of(message: msg.Run, plan: Plan) -> Iterator[ProcessCall]:
         tasks = message.tasks[start : start + size]
         # A call for several tasks cannot pause halfway, so it never parks.
         credit = tasks[0].credit if size == 1 else NO_LIMIT
-        yield ProcessCall(message.op, tasks, message.units[tasks[0].unit], credit, done=done)
+        yield ProcessCall(message.op, tasks, credit, unit=message.units[tasks[0].unit], done=done)
 
 
 class WorkerProcess:

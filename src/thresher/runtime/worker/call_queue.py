@@ -2,7 +2,8 @@
 """Calls of ops that wait, run or are parked in one worker, and the credit that each may spend on outputs.
 
 A call whose credit is used up is parked, and the next one starts. While a call is parked, no other call of its op
-begins: its stage is in the middle of a generator.
+begins: its stage is in the middle of a generator. Worker processes, the serial executor and simulated workers share
+these rules.
 """
 
 from __future__ import annotations
@@ -16,33 +17,26 @@ import msgspec
 from thresher.core.unit import Unit
 from thresher.credentials import print_traceback
 from thresher.runtime.orders import Produced, TaskOrder
+from thresher.scheduler.model import NO_LIMIT
 from thresher.stage_errors import ControlSignal
 
-NO_LIMIT = -1
-"""Credit of a call that never parks."""
 
-
-class Call(msgspec.Struct, eq=False):
+class QueuedCall(msgspec.Struct, eq=False):
     """A call of an op: waiting, running or parked."""
 
     op: int
     """Index of the op."""
     tasks: Sequence[Any]
     """References to its tasks, each with the number `task`."""
-    unit: Unit
-    """The unit of its first task."""
     credit: int
     """Bytes that it may still emit; `NO_LIMIT` if it never parks."""
-    order: TaskOrder | None = None
-    """The order, once it was started."""
-    flow: Iterator[Produced] | None = None
-    """The rest of its outputs, which are made as it is advanced."""
     is_begun: bool = False
-    """True if its flow was ever advanced."""
-    outputs: list[list[Any]] = []
-    """Outputs that were emitted and not reported yet, for each task."""
-    held: Produced | None = None
-    """The output that it will emit first when it goes on."""
+    """True if it ever ran."""
+
+    @property
+    def is_opened(self) -> bool:
+        """True if it has opened the payloads of its tasks, so that no task can be taken from it."""
+        return self.is_begun
 
     def earn(self, credit: int) -> None:
         """Raise the credit, if there is a limit."""
@@ -55,6 +49,26 @@ class Call(msgspec.Struct, eq=False):
             # The next batch will be about as large: with less than half of that left it would be mostly debt.
             left = self.credit - nbytes
             self.credit = left if left > nbytes // 2 else 0
+
+
+class Call(QueuedCall, eq=False, kw_only=True):
+    """A call of a real worker."""
+
+    unit: Unit
+    """The unit of its first task."""
+    order: TaskOrder | None = None
+    """The order, once it was started."""
+    flow: Iterator[Produced] | None = None
+    """The rest of its outputs, which are made as it is advanced."""
+    outputs: list[list[Any]] = []
+    """Outputs that were emitted and not reported yet, for each task."""
+    held: Produced | None = None
+    """The output that it will emit first when it goes on."""
+
+    @property
+    def is_opened(self) -> bool:
+        """True if it has opened the payloads of its tasks, so that no task can be taken from it."""
+        return self.flow is not None
 
     def take_outputs(self) -> list[list[Any]]:
         """Return the outputs since the last call, for each task."""
@@ -75,6 +89,7 @@ class Call(msgspec.Struct, eq=False):
 
 
 AnyCall = TypeVar("AnyCall", bound=Call)
+AnyQueued = TypeVar("AnyQueued", bound=QueuedCall)
 
 
 def run_flow(
@@ -111,18 +126,18 @@ def run_flow(
     return True
 
 
-class CallQueue(Generic[AnyCall]):
+class CallQueue(Generic[AnyQueued]):
     """The calls of one worker that do not run."""
 
     def __init__(self) -> None:
-        self.waiting: deque[AnyCall] = deque()
+        self.waiting: deque[AnyQueued] = deque()
         """Calls in the order in which they run."""
-        self.parked: dict[int, AnyCall] = {}
+        self.parked: dict[int, AnyQueued] = {}
         """Calls without credit, by the number of their task."""
         self.suspended: set[int] = set()
         """Ops in the middle of a generator: parked, or waiting for its turn to resume."""
 
-    def next(self) -> AnyCall | None:
+    def next(self) -> AnyQueued | None:
         """Remove and return the first call that does not enter a suspended stage a second time."""
         if not self.suspended:
             return self.waiting.popleft() if self.waiting else None
@@ -135,7 +150,7 @@ class CallQueue(Generic[AnyCall]):
             return call
         return None
 
-    def park(self, call: AnyCall) -> None:
+    def park(self, call: AnyQueued) -> None:
         """Put a call aside whose credit is used up."""
         self.parked[call.tasks[0].task] = call
         self.suspended.add(call.op)
@@ -146,7 +161,7 @@ class CallQueue(Generic[AnyCall]):
         call.credit = credit
         self.waiting.append(call)
 
-    def earn(self, task: int, credit: int, running: AnyCall | None = None) -> None:
+    def earn(self, task: int, credit: int, running: AnyQueued | None = None) -> None:
         """Give a call more credit, whether it is parked, waits or runs."""
         if task in self.parked:
             self.resume(task, credit)
@@ -155,18 +170,18 @@ class CallQueue(Generic[AnyCall]):
             if call.tasks[0].task == task:
                 call.earn(credit)
 
-    def take_back(self, tasks: Sequence[int]) -> tuple[list[AnyCall], list[Any]]:
+    def take_back(self, tasks: Sequence[int]) -> tuple[list[AnyQueued], list[Any]]:
         """Remove tasks; return the calls that are dropped with them, and the references that other calls lose."""
         gone = set(tasks)
         dropped = [self.parked.pop(task) for task in tasks if task in self.parked]
         lost: list[Any] = []
-        kept: deque[AnyCall] = deque()
+        kept: deque[AnyQueued] = deque()
         for call in self.waiting:
             staying = [task for task in call.tasks if task.task not in gone]
             if not staying:
                 dropped.append(call)
                 continue
-            if len(staying) < len(call.tasks) and call.flow is None:
+            if len(staying) < len(call.tasks) and not call.is_opened:
                 lost += [task for task in call.tasks if task.task in gone]
                 call.tasks = staying
             kept.append(call)  # payloads that it has opened already are wasted
