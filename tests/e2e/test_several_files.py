@@ -18,7 +18,7 @@ from thresher.stages.io.finished_files import count_records_in
 LINES = [json.dumps({"n": n, "text": "word " * (n % 7)}).encode() for n in range(60)]
 
 
-@pytest.mark.parametrize("executor", [SerialExecutor, LocalExecutor])
+@pytest.mark.parametrize("executor", [pytest.param(SerialExecutor, marks=pytest.mark.slow), LocalExecutor])
 @pytest.mark.parametrize("where", ["local", pytest.param("s3", marks=pytest.mark.s3)])
 @pytest.mark.parametrize("kind", list(WRITERS))
 def test_a_run_commits_resumes_and_is_audited(

@@ -144,7 +144,7 @@ def test_a_record_that_ends_every_worker_is_set_aside_alone(engine: Any, corpus:
     assert counts_add_up(result.counts)
 
 
-@pytest.mark.parametrize("name", ["actor-pool", "ray-data"])
+@pytest.mark.parametrize("name", ["actor-pool", pytest.param("ray-data", marks=pytest.mark.slow)])
 def test_a_stage_on_declared_accelerators_gets_them(name: str, corpus: Path, tmp_path: Path) -> None:
     need_ray(name)
     result = run(corpus, tmp_path / "out", [OnADevice()], ENGINES[name]())
@@ -183,7 +183,9 @@ BUSY: dict[str, Callable[..., Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", BUSY)
+@pytest.mark.parametrize(
+    "name", ["actor-pool", *(pytest.param(name, marks=pytest.mark.slow) for name in ("ray", "ray-data"))]
+)
 def test_a_cluster_of_which_another_job_holds_a_part_is_enough(name: str, corpus: Path, tmp_path: Path) -> None:
     """1. Another job holds 0.1 of 3 CPUs. 2. The run ends with what is left, without the machine of the driver."""
     need_ray(name)
@@ -236,7 +238,11 @@ Pipeline("p", stages=[JsonlReader({corpus!r}, blocksize="6kB"), slow, JsonlWrite
 
 
 @pytest.mark.parametrize(
-    ("module", "executor"), [("ray_actor_pool", "RayActorPoolExecutor"), ("ray_data", "RayDataExecutor")]
+    ("module", "executor"),
+    [
+        ("ray_actor_pool", "RayActorPoolExecutor"),
+        pytest.param("ray_data", "RayDataExecutor", marks=pytest.mark.slow),
+    ],
 )
 def test_an_interrupt_ends_a_private_ray_and_leaves_nothing(
     module: str, executor: str, corpus: Path, tmp_path: Path

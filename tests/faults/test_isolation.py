@@ -283,6 +283,7 @@ def test_a_batch_that_may_not_be_cut_is_set_aside_as_a_whole(tmp_path: Path) -> 
     assert sorted(set_aside(tmp_path)) == list(range(150))
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)  # 40 workers are started: that takes minutes beside other work on all cores
 def test_a_thousand_poisoned_records_among_a_hundred_thousand(tmp_path: Path) -> None:
     chance = random.Random(4)
