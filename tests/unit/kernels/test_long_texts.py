@@ -21,7 +21,7 @@ TEXTS = st.lists(
 @settings(max_examples=80, deadline=None)
 @given(TEXTS)
 def test_words_and_lines_are_found_in_the_room_that_was_counted(values: list[str]) -> None:
-    texts = _from_values(values)._shared.texts
+    texts = _from_values(values).texts
     rows = np.arange(len(values))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "_LONG", 7)
