@@ -62,7 +62,7 @@ def test_a_crash_report_gives_the_note_of_a_worker_and_removes_its_files() -> No
         assert os.listdir(folder) == [f"5-{os.getpid()}{NEW}"]
         assert node.crash_report(4).note is None, "it is examined once"
     finally:
-        keep_notes_in(cast(Any, None))
+        crash_notes.keeper = None
         node.close()
     assert not os.path.exists(folder)
     node.report()  # the last look of a watch that does not know yet
