@@ -13,6 +13,7 @@ from thresher.core import registry
 from thresher.core.recipes.recipe import Recipe, load_recipe
 from thresher.core.stage import ProcessingStage
 from thresher.errors import RecipeError
+from thresher.runtime.interrupts import Terminated
 
 
 def load(stages: str, trust: tuple[str, ...] = ()) -> Recipe:
@@ -153,3 +154,15 @@ def test_a_registered_class_needs_no_trust(monkeypatch: pytest.MonkeyPatch) -> N
     registry.register(Plug)
     made = stage(load("  - Plug: {size: 2, color: red, max_attempts: 1}\n"))
     assert (made.size, made.more, made.max_attempts) == (2, {"color": "red"}, 1)
+
+
+@pytest.mark.parametrize("where", ["import", "constructor"])
+def test_a_signal_while_a_stage_is_made_is_no_fault_of_the_stage(
+    where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    raised = "    raise Terminated(143)\n"
+    body = {"import": "if True:\n" + raised, "constructor": "def Stopped():\n" + raised}[where]
+    (tmp_path / f"stopped_in_{where}.py").write_text(f"from thresher.runtime.interrupts import Terminated\n{body}")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(Terminated):
+        load(f"  - {{_target_: stopped_in_{where}.Stopped}}\n", (f"stopped_in_{where}",))

@@ -24,6 +24,7 @@ from thresher.core.resources import Resources
 from thresher.core.stage import ProcessingStage
 from thresher.credentials import error_line
 from thresher.errors import ThresherError, UsageError
+from thresher.stage_errors import ControlSignal
 
 Stage = ProcessingStage[Any, Any]
 
@@ -164,6 +165,8 @@ class StageBuilder:
             return getattr(importlib.import_module(module), name)
         except AttributeError:
             raise StageProblems([Problem(where, f"the module {module!r} has no {name!r}")]) from None
+        except ControlSignal:
+            raise
         except (Exception, SystemExit) as error:
             text = f"{module!r} cannot be imported: {error_line(error)}"
             raise StageProblems([Problem(where, text)]) from error
@@ -210,7 +213,7 @@ class StageBuilder:
             raise StageProblems([problem.under(*item.path) for problem in problems])
         try:
             return target(**arguments)
-        except StageProblems:
+        except (StageProblems, ControlSignal):
             raise
         except ThresherError as error:
             raise StageProblems([problem_at(str(error), item, hints)]) from error

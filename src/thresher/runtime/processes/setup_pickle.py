@@ -16,6 +16,7 @@ from typing import Any
 
 from thresher.credentials import message_of
 from thresher.errors import PlanError
+from thresher.stage_errors import ControlSignal
 
 
 def dump_setup(setup: Any) -> bytes:
@@ -40,6 +41,8 @@ def dump_setup(setup: Any) -> bytes:
     try:
         pickler.dump(setup)
         pickler.dump(found)
+    except ControlSignal:
+        raise
     except (Exception, SystemExit) as error:  # a user's own __reduce__ may raise anything
         raise PlanError(
             f"the stages cannot be sent to workers: {message_of(error)}. Keep open files, locks, connections and "
