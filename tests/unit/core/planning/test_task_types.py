@@ -71,8 +71,9 @@ class Sets(ProcessingStage[ItemBatch, ItemBatch]):
         return ["pixels"], ["height"]
 
 
-def plan(*stages: Any) -> None:
-    make_plan(Pipeline("types", stages=[ItemReader("in"), *stages]))
+def plan(*stages: Any) -> list[str]:
+    """Plan a pipeline and return the names of its stages."""
+    return [stage.name for stage in make_plan(Pipeline("types", stages=[ItemReader("in"), *stages])).stages]
 
 
 @pytest.mark.parametrize(
@@ -100,8 +101,8 @@ def test_a_writer_that_cannot_write_what_reaches_it_is_refused(between: list[Any
 
 @pytest.mark.parametrize("between", [[], [Passing(), Items()], [untyped], [several]])
 def test_a_writer_that_can_write_it_is_accepted(between: list[Any]) -> None:
-    plan(*between, ItemWriter("out"))
-    plan(*between, OfItems(), JsonlWriter("out"))
+    assert plan(*between, ItemWriter("out"))[-1] == ItemWriter.name
+    assert plan(*between, OfItems(), JsonlWriter("out"))[-1] == JsonlWriter.name
 
 
 def test_attributes_are_checked_for_every_type_of_task() -> None:
