@@ -25,9 +25,9 @@ PASS = "python -c pass"
 
 def main() -> None:
     chosen = options(__doc__, repeats=7)
-    source = _small_input(chosen.quick)
+    source = small_input(chosen.quick)
     output = scratch("first-thresher")
-    ours = dataclasses.replace(thresher_run(OURS, "copy", source, output), first_result=_committed(output))
+    ours = dataclasses.replace(thresher_run(OURS, "copy", source, output), first_result=committed(output))
     commands = [ours]
     if peers.available(peers.DATATROVE):
         output = scratch("first-datatrove")
@@ -44,7 +44,7 @@ def main() -> None:
     _report(measured, imports)
 
 
-def _small_input(quick: bool) -> Path:
+def small_input(quick: bool) -> Path:
     """Two files of 500 documents each."""
     folder = scratch("first-input")
     folder.mkdir()
@@ -58,7 +58,9 @@ def _has_content(output: Path) -> Callable[[], bool]:
     return lambda: any(path.stat().st_size > 0 for path in output.glob("*.jsonl"))
 
 
-def _committed(output: Path) -> Callable[[], bool]:
+def committed(output: Path) -> Callable[[], bool]:
+    """Return a function that tells whether a file of the output has its final name and its unit is in the ledger."""
+
     def recorded() -> bool:
         ledger = output / "_thresher" / "ledger"
         return any(path.stat().st_size > 0 for path in (*ledger.glob("*.jsonl"), *ledger.glob("inbox/[!.]*")))

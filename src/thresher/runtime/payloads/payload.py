@@ -16,7 +16,6 @@ import hashlib
 import io
 import os
 import pickle
-import pickletools
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import Any, Protocol, cast
@@ -212,6 +211,8 @@ def _without_read_only(head: bytes) -> bytes:
     pair = pickle.NEXT_BUFFER + pickle.READONLY_BUFFER
     if pair not in head:
         return head
+    import pickletools  # slow to import, and rarely needed
+
     found = [at for opcode, _, at in pickletools.genops(head) if opcode.name == "READONLY_BUFFER" and at is not None]
     ends = [*found, len(head)]
     starts = [0, *(at + 1 for at in found)]
