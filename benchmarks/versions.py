@@ -52,6 +52,7 @@ def main() -> None:
             found = {label: [case.figure(one) for one in runs] for label, runs in measured.items()}
             cpu = {label: [one.machine_cpu_s for one in runs] for label, runs in measured.items()}
             results[name] = found
+            print(f"  {case.title}: {ratios(found[THIS], found[OTHER]).show(3)} of the other version", flush=True)
             rows.append(
                 [
                     case.title,
