@@ -27,7 +27,7 @@ WATCH_S = 0.5
 """Interval between two checks of the nodes."""
 ANSWER_S = 5.0
 """Time limit for agents to answer after the first one, and to end."""
-UP_S = 60.0
+UP_S = 300.0
 """Time limit for the first agent to start; another job may hold all CPUs."""
 FREE_S = 2.0
 """How long opening waits for CPUs that a previous run may still be releasing."""
