@@ -27,7 +27,7 @@ WAIT_S = 0.5
 """Interval at which the pool checks whether it was stopped."""
 END_S = 10.0
 """Time limit for the workers of a pool to tear their stages down."""
-UP_S = 60.0
+UP_S = 300.0
 """Time limit for a pool without any running worker."""
 LOSSES_PER_WORKER = 3
 """A pool fails after losing more than this many workers per place."""
