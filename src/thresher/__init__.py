@@ -25,6 +25,11 @@ if TYPE_CHECKING:
     from thresher.core.stage import CompositeStage, ProcessingStage, SinkStage, SourceStage
     from thresher.core.task import EmptyTask, FileGroupTask, Task
     from thresher.errors import ThresherError
+    from thresher.stages.corpus.global_shuffle import GlobalShuffle
+    from thresher.stages.corpus.global_sort import GlobalSort
+    from thresher.stages.corpus.group_by import GroupBy
+    from thresher.stages.corpus.reduce import ReduceStage
+    from thresher.stages.corpus.shuffle import ShuffleStage
     from thresher.stages.io.jsonl.reader import JsonlReader
     from thresher.stages.io.jsonl.writer import JsonlWriter
     from thresher.stages.io.parquet.reader import ParquetReader
@@ -123,8 +128,11 @@ __all__ = [
     "Filter",
     "FineWebQualityFilter",
     "GeneralCommentToCodeFilter",
+    "GlobalShuffle",
+    "GlobalSort",
     "GopherQualityFilter",
     "GopherRepetitionFilter",
+    "GroupBy",
     "HTMLBoilerplateFilter",
     "HistogramFilter",
     "JsonlReader",
@@ -156,6 +164,7 @@ __all__ = [
     "RayDataExecutor",
     "RayExecutor",
     "RecordTask",
+    "ReduceStage",
     "RegexFilter",
     "RepeatedLinesByCharFilter",
     "RepeatedLinesFilter",
@@ -169,6 +178,7 @@ __all__ = [
     "Score",
     "ScoreFilter",
     "SerialExecutor",
+    "ShuffleStage",
     "SinkStage",
     "Slicer",
     "SourceStage",

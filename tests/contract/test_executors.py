@@ -190,11 +190,11 @@ def test_a_failing_record_is_set_aside_alone(every_executor: Any, corpus: Path, 
     assert "no 77" in failing[0]["traceback"]
 
 
-def test_fan_out_keeps_input_order(every_executor: Any, corpus: Path, tmp_path: Path) -> None:
+def test_fan_out_keeps_input_order(executor: Any, corpus: Path, tmp_path: Path) -> None:
     def stages(out: Path) -> list[Any]:
         return [JsonlReader(str(corpus), blocksize="30kB"), FanOut(), NeedsSetup(), JsonlWriter(str(out))]
 
-    result = check_same(stages, every_executor, tmp_path)
+    result = check_same(stages, executor, tmp_path)
     assert result.counts["written"] == 3 * 898
     # The first batch of each holds the given records, as the column `n` tells. The others are new.
     assert result.counts["created"] == 2 * 898
@@ -210,14 +210,14 @@ def test_files_of_a_target_size_hold_the_records_in_order(executor: Any, corpus:
     assert 1 < len(result.output_paths) < result.units_total
 
 
-def test_parquet_in_and_out(every_executor: Any, corpus: Path, tmp_path: Path) -> None:
+def test_parquet_in_and_out(executor: Any, corpus: Path, tmp_path: Path) -> None:
     first = tmp_path / "parquet"
     Pipeline("p", stages=[JsonlReader(str(corpus)), ParquetWriter(str(first))]).run(SerialExecutor(), progress="none")
 
     def stages(out: Path) -> list[Any]:
         return [ParquetReader(str(first), blocksize="40kB"), Upper(), ParquetWriter(str(out))]
 
-    check_same(stages, every_executor, tmp_path)
+    check_same(stages, executor, tmp_path)
 
 
 def test_parquet_files_of_a_run_have_one_schema(executor: Any, tmp_path: Path) -> None:
@@ -236,7 +236,7 @@ def test_parquet_files_of_a_run_have_one_schema(executor: Any, tmp_path: Path) -
     assert len({pq.read_schema(path) for path in result.output_paths}) == 1
 
 
-def test_without_a_writer_the_tasks_come_back_in_order(every_executor: Any) -> None:
+def test_without_a_writer_the_tasks_come_back_in_order(executor: Any) -> None:
     @processing_stage(name="double")
     def double(task: Task) -> Task:
         return Task(data=task.data * 2, metadata=task.metadata)
@@ -247,7 +247,7 @@ def test_without_a_writer_the_tasks_come_back_in_order(every_executor: Any) -> N
 
     tasks = [Task(data=number, metadata={"n": number}) for number in range(50)]
     result = Pipeline("tasks", stages=[double, odd_only]).run(
-        every_executor, initial_tasks=tasks, progress="none", ledger=False
+        executor, initial_tasks=tasks, progress="none", ledger=False
     )
     assert [task.data for task in result] == [2 * n for n in range(50) if n % 2]
     assert [task.metadata["n"] for task in result] == [n for n in range(50) if n % 2]

@@ -48,10 +48,15 @@ SHAPES = {
     "two-files": RECIPE.format(stage="", writer="").replace(
         'JsonlWriter: {path: "${output_path}"}', '{_target_: several_files.Pairs, path: "${output_path}"}'
     ),
+    "phases": RECIPE.format(stage="", writer="").replace(
+        "  - JsonlWriter",
+        "  - GlobalShuffle: {seed: 1, blocksize: 20kB}\n  - {_target_: fragile.Touched}\n"
+        "  - GlobalSort: {by: n, blocksize: 20kB}\n  - JsonlWriter",
+    ),
 }
 """Recipes: reader to writer in one call of a shared worker; or a stage with a worker of its own, whose batches cross
 shared memory, and output files that are joined from parts; or a stage whose calls have a limit; or a writer of two
-files per unit."""
+files per unit; or three phases."""
 
 
 @dataclass
@@ -224,9 +229,10 @@ class Disturbed:
         return Attempt(self, {**os.environ, **own, **self._disturbing, **environment})
 
     def count_files(self) -> int:
-        """Files that units have been put into by now: output files, and parts that will be joined."""
+        """Files that units have been put into by now: output files, parts that will be joined, files between phases."""
         parts = self.run_dir / "parts"
-        return len(visible(self.output)) + (len(os.listdir(parts)) if parts.is_dir() else 0)
+        between = sum(1 for _ in self.run_dir.glob("phases/*/*.phase"))
+        return len(visible(self.output)) + (len(os.listdir(parts)) if parts.is_dir() else 0) + between
 
     def calm_down(self) -> None:
         """From now on nothing is injected."""
@@ -290,6 +296,7 @@ class Disturbed:
         left = [path for path in self.output.rglob("*") if "thresher-tmp" in path.name or path.name.startswith(".")]
         left += (self.run_dir / "tmp").rglob("*")
         left += (self.run_dir / "parts").rglob("*")
+        left += (self.run_dir / "phases").rglob("*")
         left += (self.run_dir / "ledger" / "inbox").rglob("*")
         return left + list((self.folder / "tmp").iterdir())
 

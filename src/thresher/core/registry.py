@@ -20,6 +20,7 @@ Kind = Literal["reader", "writer", "stage", "filter", "modifier"]
 _IO = "thresher.stages.io"
 _TEXT = "thresher.stages.text"
 _RULES = f"{_TEXT}.rules"
+_CORPUS = "thresher.stages.corpus"
 
 _BUILT_IN: dict[Kind, dict[str, str]] = {
     "reader": {
@@ -48,6 +49,9 @@ _BUILT_IN: dict[Kind, dict[str, str]] = {
         "Decontamination": f"{_TEXT}.decontamination:Decontamination",
         "TokenCounter": f"{_TEXT}.token_counter:TokenCounter",
         "DocumentStatistics": f"{_TEXT}.document_statistics:DocumentStatistics",
+        "GlobalShuffle": f"{_CORPUS}.global_shuffle:GlobalShuffle",
+        "GlobalSort": f"{_CORPUS}.global_sort:GlobalSort",
+        "GroupBy": f"{_CORPUS}.group_by:GroupBy",
     },
     "filter": {
         "C4ParagraphFilter": f"{_RULES}.lines.paragraphs:C4ParagraphFilter",
@@ -116,6 +120,8 @@ PUBLIC_NAMES: dict[str, str] = {
     "SourceStage": "thresher.core.stage:SourceStage",
     "SinkStage": "thresher.core.stage:SinkStage",
     "RecordTask": "thresher.core.records.record_task:RecordTask",
+    "ReduceStage": f"{_CORPUS}.reduce:ReduceStage",
+    "ShuffleStage": f"{_CORPUS}.shuffle:ShuffleStage",
     "Resources": "thresher.core.resources:Resources",
     "NodeInfo": "thresher.core.resources:NodeInfo",
     "WorkerMetadata": "thresher.core.resources:WorkerMetadata",

@@ -147,6 +147,8 @@ class Tally(msgspec.Struct, array_like=True, gc=False):
     """Bytes of a stream's file that were read, as they lie on disk; for progress."""
     extras: dict[str, int] = {}
     """Values that fit no column of the output and went to its column for such values, by field."""
+    handed_on: int = 0
+    """Records that went to the next phase, minus those that came from the one before; 0 over a whole run."""
 
     def stage(self, number: int) -> StageTally:
         """Return the tally of one stage, made when it is first asked for."""
@@ -160,6 +162,7 @@ class Tally(msgspec.Struct, array_like=True, gc=False):
         self.read += other.read
         self.written += other.written
         self.input_bytes += other.input_bytes
+        self.handed_on += other.handed_on
         for number, tally in other.stages.items():
             self.stage(number).add(tally)
         _add_counts(self.extras, other.extras)
@@ -190,8 +193,8 @@ def extras_text(extras: dict[str, int]) -> str:
     return f"{values} in `_extra`, because they fit no column: {fields}. Give the writer a schema= with room for them"
 
 
-def counts_add_up(totals: dict[str, int]) -> bool:
-    """Return True if the law of counts holds."""
+def counts_add_up(totals: dict[str, int], handed_on: int = 0) -> bool:
+    """Return True if the law of counts holds, for a unit with those that it handed on to the next phase."""
     came = totals["read"] + totals["created"]
-    went = totals["written"] + totals["dropped"] + totals["quarantined"] + totals["merged"]
+    went = totals["written"] + totals["dropped"] + totals["quarantined"] + totals["merged"] + handed_on
     return came == went

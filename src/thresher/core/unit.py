@@ -88,6 +88,8 @@ class Unit(msgspec.Struct, frozen=True, omit_defaults=True):
     """Maximum number of records to read."""
     weight: int = 0
     """Work that the unit stands for, in a measure of the reader (media bytes, seconds of sound); 0 for its bytes."""
+    phase: int = 0
+    """Index of the phase that it belongs to."""
 
     @property
     def work(self) -> int:

@@ -152,7 +152,8 @@ def _entries(request: AccountRequest, records: Sequence[CommitRecord], unit: str
     """Return the current quarantine entries of a unit."""
     store = open_store(request.run_dir, request.options)
     files = current_files(store, latest_retries(record.unit for record in records))
-    return list(read_entries(store, files[unit])) if unit in files else []
+    later = [record.unit for record in records if record.phase]
+    return [entry for one in (unit, *later) if one in files for entry in read_entries(store, files[one])]
 
 
 def _retried_child(request: AccountRequest, unit: str, record_id: str) -> QuarantineEntry | None:
@@ -217,17 +218,21 @@ def _ends(
 def _recomputed(
     visit: Visit, unit: str, request: AccountRequest, state: RunState, records: Sequence[CommitRecord]
 ) -> End:
+    # In a later phase the record may be in any unit.
+    own = [*_of_unit(unit, records), *(record for record in records if record.phase)]
     if visit.result == "dropped":
         text = f"dropped by {visit.stage}, rule {visit.reason}" if visit.line else f"dropped by {visit.stage}"
         text += f": score {visit.score!r} with {_bounds(visit.threshold)}" if visit.threshold is not None else ""
-        files = [file for record in _of_unit(unit, records) for file in record.dropped_outputs]
+        files = [file for record in own for file in record.dropped_outputs]
         return _with_location(End(visit.id, "dropped", text), visit.line, state.dropped_to, files, request)
     if visit.result == "written":
-        files = [file for record in _of_unit(unit, records) if not record.part for file in record.outputs]
+        files = [file for record in own if not record.part and not record.handed_on for file in record.outputs]
         files += [file for record in records if unit in record.joined for file in record.outputs]
         return _with_location(
             End(visit.id, "written", "written"), visit.line, output_folder(request.run_dir, state), files, request
         )
+    if visit.result == "merged":
+        return End(visit.id, "merged", f"part of the result of {visit.stage}")
     if visit.result == "failed":
         return End(visit.id, "fails-now", f"fails now in {visit.stage} ({visit.reason}), and did not in the run")
     return End(visit.id, "unknown", f"not known beyond {visit.stage}: {visit.reason}")

@@ -253,7 +253,8 @@ def _known_to_others(folder: str, run_dir: str, what: str, options: dict[str, An
         other = join(folder, name.rstrip("/"))
         if name.startswith(RUN_FOLDER) and name.endswith("/") and other != run_dir:
             for record in read_commits(other, options):
-                files = record.outputs if what == "output" and not record.part else record.dropped_outputs
+                is_output = what == "output" and not record.part and not record.handed_on
+                files = record.outputs if is_output else record.dropped_outputs
                 known.update(file.path for file in files)
     return known
 

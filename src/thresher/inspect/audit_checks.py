@@ -52,11 +52,13 @@ def check_ledger(records: Sequence[CommitRecord], writes: bool) -> Check:
         reported = {name: getattr(record, name) for name in _COUNTS}
         if reported != {name: totals[name] for name in _COUNTS}:
             check.differences.append(f"unit {record.unit}: its counts {reported} are not those of its stages {totals}")
-        if not counts_add_up(totals):
+        if not counts_add_up(totals, record.tally.handed_on):
             check.differences.append(f"unit {record.unit}: its counts do not add up: {_equation(totals)}")
         in_files = sum(file.records for file in record.outputs)
         should = sum(by_unit[unit].written for unit in record.joined if unit in by_unit)
         expected = should if record.joined else record.written
+        if record.handed_on:
+            expected = max(record.tally.handed_on, 0) or in_files
         if writes and in_files != expected:
             check.differences.append(
                 f"unit {record.unit}: {expected:,} records were written, and its files hold {in_files:,}"
@@ -74,6 +76,8 @@ def check_counts(total: Tally, has_writer: bool = True) -> Check:
     check = Check("counts", _equation(totals, "written" if has_writer else "passed"))
     if not counts_add_up(totals):
         check.differences.append(f"the counts of the run do not add up: {_equation(totals)}")
+    if total.handed_on:
+        check.differences.append(f"{total.handed_on:,} records were handed on by a phase and not received by the next")
     check.differences += [f"{name} is {n:,}, and cannot be below 0" for name, n in totals.items() if n < 0]
     return check
 

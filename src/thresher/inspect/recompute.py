@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from thresher.core.phases import PhaseReader, PhaseWriter
 from thresher.core.records.record_task import RecordTask
 from thresher.core.resources import NodeInfo, WorkerMetadata
 from thresher.core.source import ReadContext
@@ -41,8 +42,8 @@ class Visit:
     id: str
     """Id of the record."""
     result: str
-    """`passed`, `changed`, `became` others, `dropped`, `failed`, `set aside`, `written`, or
-    `not recomputed`."""
+    """`passed`, `changed`, `became` others, `merged` into a result over many, `dropped`, `failed`, `set aside`,
+    `written`, or `not recomputed`."""
     rules: Sequence[Any] = ()
     """Result of each rule of the stage: rule, score, threshold, kept."""
     children: Sequence[str] = ()
@@ -132,6 +133,8 @@ class Recomputation:
 
     def _visit(self, stage: Stage, one: RecordTask, ready: list[Stage]) -> tuple[Visit, list[RecordTask]]:
         record_id = _id_of(one)
+        if isinstance(stage, PhaseWriter | PhaseReader):
+            return _phase_visit(stage, one)
         if isinstance(stage, SinkStage):
             return Visit(stage.name, record_id, "written", line=bytes(one.json_lines()[0])), []
         before = bytes(one.json_lines()[0])
@@ -156,6 +159,14 @@ class Recomputation:
             raise
         except BaseException:  # calling the stage reports the error
             return ()
+
+
+def _phase_visit(stage: PhaseWriter[Any] | PhaseReader[Any], one: RecordTask) -> tuple[Visit, list[RecordTask]]:
+    """Return the passage of a record from one phase to the next."""
+    line = bytes(one.json_lines()[0])
+    if isinstance(stage, PhaseWriter) and stage.merges:
+        return Visit(stage.name, _id_of(one), "merged", line=line), []
+    return Visit(stage.name, _id_of(one), "passed", line=line), [one]
 
 
 def _visit_from(

@@ -146,6 +146,11 @@ def _report_of(run_dir: str, options: RetryOptions) -> dict[str, Any]:
 def _refuse_other_stages(plan: Plan, run_dir: str, options: RetryOptions) -> None:
     if plan.source is None or plan.sink is None:
         raise UsageError(f"{run_dir}: a retry needs a pipeline with a reader and a writer, so that its output joins it")
+    if plan.phase_writers:
+        raise UsageError(
+            f"{run_dir}: {plan.phase_writers[0].name} needs all documents, so records cannot be retried after it has "
+            "put the others in order. Mend what failed, and run the pipeline again with --fresh"
+        )
     facts = read_json(run_dir, "plan.json", options.storage_options)
     before = facts.get("stages") if isinstance(facts, dict) else None
     now = [stage.name for stage in plan.stages]

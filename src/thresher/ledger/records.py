@@ -63,6 +63,10 @@ class CommitRecord(msgspec.Struct, frozen=True):
     """Run that committed it; records of other runs are ignored."""
     schema: str = ""
     """For a part with open types, the schema that it proposes for the run."""
+    phase: int = 0
+    """Index of the phase that the unit belongs to."""
+    handed_on: bool = False
+    """True if `outputs` are in the folder of the phase, for the next phase to read."""
 
 
 class ManifestLine(msgspec.Struct, frozen=True):
@@ -119,6 +123,11 @@ def split_retry(unit_id: str) -> tuple[str, int]:
     """Return the unit of an id and the number of the retry; 0 for the unit itself."""
     found = _RETRY.fullmatch(unit_id)
     return (found[1], int(found[2])) if found else (unit_id, 0)
+
+
+def end_of_phase(phase: int) -> str:
+    """Return the id of the record that all units of a phase are committed, so that what it read is not needed."""
+    return f"phase-{phase}-end"
 
 
 def latest_retries(committed: Iterable[str]) -> dict[str, int]:
@@ -190,6 +199,6 @@ def manifest_lines(records: Iterable[CommitRecord]) -> list[ManifestLine]:
     return [
         ManifestLine(file.path, file.bytes, file.records, file.sha256, record.joined or (record.unit,))
         for record in records
-        if not record.part
+        if not record.part and not record.handed_on
         for file in record.outputs
     ]

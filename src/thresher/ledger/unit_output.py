@@ -12,7 +12,7 @@ import hashlib
 import itertools
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
 from thresher.core.source import FileFacts, RecordWriter, SettledWriter
@@ -68,10 +68,38 @@ class CommitTarget:
     """Run id. It is part of the records and objects of the run, to distinguish them from those of other runs."""
     conditional: bool = True
     """True if the object store honours conditions; without them only a single writer is safe."""
+    phases: str | None = None
+    """Folder or URL for the files of phases before the last; `None` if there is one phase."""
+    phase_extensions: tuple[str, ...] = ()
+    """End of the names of these files, by phase."""
 
     def store(self, folder: str) -> Store:
         """Return the store of one of the folders."""
         return open_store(folder, self.storage_options, self.conditional)
+
+    def hands_on(self, phase: int) -> bool:
+        """Return True if the files of a phase are for the next phase to read."""
+        return phase < len(self.phase_extensions)
+
+    def of_phase(self, phase: int) -> CommitTarget:
+        """Return the target for the units of a phase."""
+        if not self.hands_on(phase):
+            return self
+        return replace(
+            self,
+            output=self.phase_folder(phase),
+            extension=self.phase_extensions[phase],
+            suffixes=("",),
+            prefix="",
+            parts=None,
+            joins=False,
+            schema_mode="",
+        )
+
+    def phase_folder(self, phase: int) -> str:
+        """Return the folder of the files that a phase hands on."""
+        assert self.phases is not None, "a run of several phases has a folder for them"
+        return f"{self.phases}/{phase}"
 
     def schema(self) -> str:
         """Return the schema of the files of this run; empty if it is not fixed yet."""
@@ -148,7 +176,7 @@ class UnitOutput:
     ) -> None:
         """Prepare the output; files are created when there is something to write. `source` helps to fix the schema of
         the run."""
-        self._target = target
+        self._target = target = target.of_phase(unit.phase)
         self._sink = sink
         self._source = source
         self._unit = unit
@@ -324,6 +352,8 @@ class UnitOutput:
             tally=tally,
             run=target.run_id,
             schema=facts[0].schema if facts else "",
+            phase=unit.phase,
+            handed_on=target.hands_on(unit.phase),
         )
 
     def _publish(

@@ -91,7 +91,8 @@ def _progress(snapshot: Snapshot, width: int) -> Line:
     sizes = f"{show_size(s.bytes_done)} of {show_size(s.bytes_listed)}"
     if not s.bytes_listed and s.stages:
         sizes = created_and_passed(s.stages[0].out_docs, s.stages[-1].out_docs)
-    right = f" {percent(s.progress_ratio):>5}   {sizes}   {units}"
+    phase = f"   phase {s.phase}/{s.phases}" if s.phases > 1 else ""
+    right = f" {percent(s.progress_ratio):>5}{phase}   {sizes}   {units}"
     bar_width = max(10, width - len(right))
     return [*_bar(s.progress_ratio, bar_width, "bar"), Span(shorten(right, width - bar_width))]
 

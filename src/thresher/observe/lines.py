@@ -73,6 +73,7 @@ def progress_line(snapshot: Snapshot) -> str:
     s = snapshot
     units = f"{s.units_done:,}/{s.units_listed:,}{'' if s.listing_complete else '+'} units"
     parts = [duration(s.elapsed_s)]
+    parts += [f"phase {s.phase}/{s.phases}"] if s.phases > 1 else []
     parts += [percent(s.progress_ratio)] if s.progress_ratio is not None else []
     parts += [units]
     if s.stages:

@@ -49,7 +49,9 @@ class Metrics:
     `update` takes O(1) for each task of the item; `snapshot` is proportional to stages and workers.
     """
 
-    def __init__(self, stage_names: Sequence[str], ops: Sequence[OpSpec], restored: Restored | None = None) -> None:
+    def __init__(
+        self, stage_names: Sequence[str], ops: Sequence[OpSpec], restored: Restored | None = None, phases: int = 1
+    ) -> None:
         self._names = tuple(stage_names)
         self._restored = restored or Restored()
         self._tasks = TaskTracker(ops)
@@ -64,6 +66,10 @@ class Metrics:
         self._bytes_done = self._bytes_listed = self._restored.nbytes  # or weight, for units that have one
         self._weighted = False
         self._more_input = True
+        self._phases = phases
+        self._phase = 0
+        self._phase_ends = False  # the units that are listed next belong to another phase
+        self._before_phase = (0, 0)  # bytes done and listed when the phase began
         self._memory = ev.MemorySample(0, 0)
         self._memory_peak = 0
         self._errors = 0
@@ -107,7 +113,7 @@ class Metrics:
         listed = self._bytes_listed
         complete = not self._more_input
         ratio = self._ratio() if complete else None
-        left = listed - self._bytes_done
+        left = listed - self._bytes_done + self._bytes_of_later_phases()
         return Snapshot(
             elapsed_s=t,
             stages=tuple(self._stage(number, t) for number in range(len(self._names))),
@@ -117,6 +123,8 @@ class Metrics:
             listing_complete=complete,
             bytes_done=0 if self._weighted else self._bytes_done,
             bytes_listed=0 if self._weighted else listed,
+            phase=self._phase + 1,
+            phases=self._phases,
             progress_ratio=ratio,
             eta_s=self._rates.seconds_for(left, self._bytes_done, t) if complete and listed else None,
             memory_bytes=self._memory.used_bytes,
@@ -133,9 +141,17 @@ class Metrics:
 
     def _ratio(self) -> float:
         """Return the share of the input that is done: by bytes or weight, or by units if no unit has a size."""
+        if self._phases > 1:
+            done, listed = self._before_phase
+            here = self._bytes_listed - listed
+            return (self._phase + ((self._bytes_done - done) / here if here else 1.0)) / self._phases
         if self._bytes_listed:
             return self._bytes_done / self._bytes_listed
         return self._units_done / self._units_listed if self._units_listed else 1.0
+
+    def _bytes_of_later_phases(self) -> int:
+        """Estimate the bytes of the phases that are not listed yet: each has as many as this one."""
+        return (self._phases - self._phase - 1) * (self._bytes_listed - self._before_phase[1])
 
     @property
     def total(self) -> Tally:
@@ -173,6 +189,10 @@ class Metrics:
     # -- units --------------------------------------------------------------------------------------------------------
 
     def _units_were_listed(self, event: ev.UnitsListed, _ref: act.TaskRef | None) -> None:
+        if self._phase_ends and event.units and self._phase + 1 < self._phases:
+            self._phase += 1
+            self._before_phase = self._bytes_done, self._bytes_listed
+        self._phase_ends = event.input_ends or (self._phase > 0 and event.more)
         for spec in event.units:
             work = spec.weight or spec.nbytes
             self._units[spec.unit] = _UnitState(work, stream=spec.stream, weighted=spec.weight > 0)
@@ -180,7 +200,7 @@ class Metrics:
             self._bytes_listed += work
             self._weighted |= spec.weight > 0
             self._use_ops_from(spec.entry)
-        self._more_input = event.more
+        self._more_input = event.more and not (self._phases > 1 and self._phase_ends)
 
     def _use_ops_from(self, entry: int | None) -> None:
         """Mark an op and those downstream as used; unused ops of the plan are not shown."""
@@ -260,10 +280,11 @@ class Metrics:
             self._note_progress(state, state.tally)
 
     def _note_progress(self, state: _UnitState, tally: Tally) -> None:
-        """Count the bytes that the reader, the first stage, has read of a unit as done."""
+        """Count the bytes that the reader has read of a unit as done: it says so, or is the first stage."""
         reader = tally.stages.get(0)
-        if reader is not None and state.nbytes:
-            read = min(state.nbytes, tally.input_bytes or (0 if state.weighted else reader.in_bytes))
+        if (reader is not None or tally.input_bytes) and state.nbytes:
+            taken = 0 if state.weighted or reader is None else reader.in_bytes
+            read = min(state.nbytes, tally.input_bytes or taken)
             self._bytes_done += read - state.read_bytes
             state.read_bytes = read
 
@@ -310,6 +331,7 @@ def subtract(total: Tally, part: Tally) -> None:
     total.read -= part.read
     total.written -= part.written
     total.input_bytes -= part.input_bytes
+    total.handed_on -= part.handed_on
     for number, theirs in part.stages.items():
         mine = total.stage(number)
         for field in theirs.__struct_fields__:

@@ -90,6 +90,10 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """Input bytes that are read or committed; 0 if units are weighted in another measure."""
     bytes_listed: int = 0
     """Input bytes known so far; 0 if units are weighted in another measure."""
+    phase: int = 1
+    """Number of the phase that runs, from 1 on."""
+    phases: int = 1
+    """Number of phases."""
     progress_ratio: float | None = None
     """Done share of the input by bytes or weight, or by units without a size; `None` while input is being listed."""
     eta_s: float | None = None

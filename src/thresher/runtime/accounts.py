@@ -67,7 +67,7 @@ class Accounts:
         if self._first_commit:
             self.before_first_commit()
         state = self._units.peek(action.unit)
-        if action.worker is not None and not self._collects:
+        if action.worker is not None:
             self._cluster.commit(action, state.tally)
             return None
         record = self._recorder.commit_here(self._work.unit(action.unit), action.epoch, state)
@@ -288,4 +288,5 @@ def _record(unit: Unit, attempt: int, tally: Tally) -> CommitRecord:
         quarantined=totals["quarantined"],
         order=unit.order,
         tally=tally,
+        phase=unit.phase,
     )

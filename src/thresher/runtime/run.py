@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from thresher.core.arguments.options import RunOptions
 from thresher.core.files.filesystem import STANDARD_STREAM
+from thresher.core.phases import PhaseReader
 from thresher.core.planning.fingerprint import fingerprint, tasks_digest
 from thresher.core.planning.plan import Plan
 from thresher.core.result import RunResult
@@ -161,7 +163,8 @@ class Attempt:
         work = self._work_list(listed)
         spec = self._executor.run_spec(self._plan)
         log = self._open_log(spec)
-        metrics = Metrics([stage.name for stage in self._plan.stages], spec.ops, self._restored)
+        names = [stage.name for stage in self._plan.stages]
+        metrics = Metrics(names, spec.ops, self._restored, phases=len(self._plan.phase_starts))
         accounts = Accounts(self._plan, self._cluster, work, self._recorder, self._errors)
         driver = Driver(Scheduler(spec), self._cluster, work, accounts, self._errors, log, metrics)
         driver.memory_limit = self._limits.memory_bytes
@@ -205,7 +208,11 @@ class Attempt:
 
     def _work_list(self, listed: Iterator[Unit]) -> WorkList:
         done = frozenset(self._run.committed)
-        joins = self._join_units if "join" in self._plan.entries else None
+        later: list[Callable[[], list[Unit]]] = [
+            functools.partial(self._phase_units, phase) for phase in range(1, len(self._plan.phase_starts))
+        ]
+        if "join" in self._plan.entries:
+            later.append(self._join_units)
         tasks: dict[str, Task] = {}
         if self._plan.source is None:
             units, tasks = units_for_tasks(_initial_tasks(self._options), self._plan.tasks_per_unit)
@@ -214,12 +221,21 @@ class Attempt:
         listed = self._checked_units(listed) if self._resumed else listed
         if self._executor.schedules_itself:
             listed = iter(list(listed))  # an engine receives all units at once
-        work = WorkList(self._plan, listed, done, self._run.record_units, joins, self._on_open())
+        work = WorkList(self._plan, listed, done, self._run.record_units, later, self._on_open())
         work.add_initial_tasks(tasks)
         return work
 
     def _on_open(self) -> Callable[[Unit], None]:
         return self.output.opened if self.output is not None else lambda unit: None
+
+    def _phase_units(self, phase: int) -> list[Unit]:
+        """Return the units of a phase that are not committed yet; if there are none, remove what the phase has read."""
+        reader = self._plan.source_of(phase)
+        assert isinstance(reader, PhaseReader), "every phase after the first begins with one"
+        units = self._run.phase_units(phase, reader)
+        if not units:
+            self._run.end_phase(phase)
+        return units
 
     def _join_units(self) -> list[Unit]:
         """Decide the schema, if that is not done yet, and return the units that join parts."""
@@ -275,7 +291,7 @@ class Attempt:
         status = "nothing-to-do" if is_unchanged else "finished"
         self._cluster.close()
         report = self._report(driver, work, status)
-        if not counts_add_up(report["counts"]):
+        if not counts_add_up(report["counts"]) or _total(self._run).handed_on:
             raise RunFailedError(f"the counts do not add up, which is a fault of Thresher: {report['counts']}")
         failure = self._failure()
         if failure is not None:
@@ -332,7 +348,7 @@ def _announce(progress: Progress, output: int | None) -> str:
 
 def _input_units(run: OpenRun) -> int:
     """Return the number of committed input units."""
-    return sum(1 for unit in run.committed if is_input_unit(unit))
+    return sum(1 for unit, record in run.committed.items() if not record.phase and is_input_unit(unit))
 
 
 def _request(executor: Executor, plan: Plan, options: RunOptions) -> RunRequest:
@@ -356,6 +372,7 @@ def _request(executor: Executor, plan: Plan, options: RunOptions) -> RunRequest:
         ledger=options.ledger,
         target_file_size=sink.target_file_size if sink is not None else None,
         schema_mode=_schema_mode(plan),
+        phase_extensions=tuple(writer.extension() for writer in plan.phase_writers),
     )
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The units of a run: listing, skipping of committed units, cutting of streams, and the joins at the end."""
+"""The units of a run: listing, skipping of committed units, cutting of streams, and the phases after the first."""
 
 from __future__ import annotations
 
@@ -83,18 +83,21 @@ class WorkList:
         listed: Iterator[Unit],
         done: frozenset[str],
         on_listed: Callable[[Sequence[Unit], bool], None],
-        joins: Callable[[], list[Unit]] | None = None,
+        later: Sequence[Callable[[], list[Unit]]] = (),
         on_open: Callable[[Unit], None] = lambda unit: None,
     ) -> None:
-        """`on_listed` stores the list; `joins` returns the units that join parts once all others are committed;
-        `on_open` is called with every unit, stream and block that is not committed yet."""
+        """`on_listed` stores the list; `on_open` is called with every unit, stream and block that is not committed yet.
+
+        `later` are the phases after the first: each function returns units that are not committed yet, and is called
+        when all units before are committed, until it returns none.
+        """
         self._on_open = on_open
         self._plan = plan
         self._lister = Lister(listed)
         self._done = done
         self._done_of_file = Counter(unit.rsplit("-", 1)[0] for unit in done if is_input_unit(unit))
         self._on_listed = on_listed
-        self._joins = joins
+        self._later = list(later)
         self._units: dict[str, Unit] = {}
         self._tasks: dict[str, Task] = {}
         self._open: set[str] = set()
@@ -135,14 +138,23 @@ class WorkList:
             self._list_stored = self._lister.complete
             self._on_listed(found, self._lister.complete)
         fresh = [unit for unit in found if not self._is_done(unit)]
-        if self._joins is not None and self._lister.complete and not fresh and self._nothing_open():
-            fresh, self._joins = self._joins(), None
-        more = not self._lister.complete or self._joins is not None
+        if self._later and self._lister.complete and not fresh and self._nothing_open():
+            fresh = self._next_phase()
+        more = not self._lister.complete or bool(self._later)
         input_ends = more and self._lister.complete
         if not fresh and more and (self._passed_input or not input_ends):
             return None
         self.complete, self._passed_input = not more, self._lister.complete
         return UnitsListed(tuple(self._spec(unit) for unit in fresh), more, input_ends)
+
+    def _next_phase(self) -> list[Unit]:
+        """Return the units of the first phase that has some left."""
+        while self._later:
+            units = self._later[0]()
+            if units:
+                return units
+            del self._later[0]
+        return []
 
     def _nothing_open(self) -> bool:
         return not self._open and all(stream.read and not stream.open for stream in self._streams.values())
@@ -171,6 +183,8 @@ class WorkList:
         entries = self._plan.entries
         if unit.id.startswith(JOIN_PREFIX):
             return entries["join"]
+        if unit.phase:
+            return entries[f"phase-{unit.phase + 1}"]
         if unit.stream:
             return entries["stream"]
         return entries["unit"] if "unit" in entries else entries["task"]

@@ -175,6 +175,24 @@ def test_an_empty_input_is_done() -> None:
     assert fold(Metrics(STAGES, FUSED), ev.UnitsListed(())).progress_ratio == 1.0
 
 
+def of_phase(name: str, size: int, *, more: bool = True) -> ev.UnitsListed:
+    """One unit of a later phase, or the end of the list."""
+    return ev.UnitsListed((UnitSpec(name, (0, 0), 0, size),), more, input_ends=more)
+
+
+def test_the_progress_of_a_run_covers_all_its_phases() -> None:
+    metrics = Metrics(STAGES, FUSED, phases=2)
+    begin = fold(metrics, *with_worker(1), of_phase("u0", 100), dispatch(-1, "u0"), t=0.0)
+    assert (begin.progress_ratio, begin.phase, begin.phases) == (0.0, 1, 2)
+    half = fold(metrics, ev.TaskDone(-1, 1, tally=tally(10)), ev.UnitCommitted("u0"), t=10.0)
+    assert half.progress_ratio == 0.5
+    assert half.eta_s == pytest.approx(10.0)  # the second phase is taken for as long as the first
+    second = fold(metrics, of_phase("u1", 300), t=10.0)
+    assert (second.progress_ratio, second.phase) == (0.5, 2)
+    done = fold(metrics, dispatch(-2, "u1"), ev.TaskDone(-2, 1, tally=tally(10)), ev.UnitCommitted("u1"), t=20.0)
+    assert done.progress_ratio == 1.0
+
+
 def test_restored_units_are_done_but_do_not_make_the_pace() -> None:
     metrics = Metrics(STAGES, FUSED, Restored(units=8, nbytes=800))
     fold(metrics, *with_worker(1), listed(100, 100), dispatch(-1, "u0"), t=10.0)

@@ -116,7 +116,9 @@ class EngineCluster:
             return
         self._units.update((unit.id, unit) for unit in units)
         self._initial.update(tasks or {})
-        self._not_submitted.extend(unit.id for unit in units if not unit.stream and not unit.id.startswith(JOIN_PREFIX))
+        self._not_submitted.extend(
+            unit.id for unit in units if not unit.stream and not unit.phase and not unit.id.startswith(JOIN_PREFIX)
+        )
 
     def mark_done(self, unit_ids: Sequence[str]) -> None:
         """Record units as committed."""

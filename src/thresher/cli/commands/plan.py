@@ -126,7 +126,8 @@ def _lines(facts: dict[str, Any]) -> list[str]:
     lines += ["", heading("stages"), *table(map(_stage_row, facts["stages"]))]
     shown = {route: groups for route, groups in facts["routes"].items() if route != "stream" or _has_streams(units)}
     for route, groups in shown.items():
-        lines += ["", heading(f"groups of stages that run in one call ({_ROUTE_NAMES[route]})")]
+        name = _ROUTE_NAMES.get(route) or route.replace("-", " ")
+        lines += ["", heading(f"groups of stages that run in one call ({name})")]
         for number, group in enumerate(groups, start=1):
             lines += wrapped(f"{number}. {_group_workers(group)}: {_group_name(group)}", "     ")
     lines += ["", heading("input"), f"  {_unit_line(units)}"]

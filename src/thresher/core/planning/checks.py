@@ -7,6 +7,7 @@ import itertools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from thresher.core.phases import PhaseReader, PhaseWriter, phase_starts
 from thresher.core.planning.task_types import (
     TaskTypes,
     declared_types,
@@ -62,11 +63,11 @@ def stage_problems(stages: Iterable[Stage]) -> list[RefusedError]:
 def check_positions(stages: Sequence[Stage], *, initial_tasks: bool) -> None:
     """Check that a reader comes first and a writer last."""
     for number, stage in enumerate(stages):
-        if isinstance(stage, SourceStage) and number > 0:
+        if isinstance(stage, SourceStage) and number > 0 and not isinstance(stage, PhaseReader):
             raise PlanError(
                 f"{stage.name} is a reader and stands behind {stages[number - 1].name}; a reader comes first"
             )
-        if isinstance(stage, SinkStage) and number < len(stages) - 1:
+        if isinstance(stage, SinkStage) and number < len(stages) - 1 and not isinstance(stage, PhaseWriter):
             raise PlanError(
                 f"{stage.name} is a writer and stands before {stages[number + 1].name}; a writer comes last"
             )
@@ -100,6 +101,12 @@ def check_initial_tasks(first: Stage, tasks: Sequence[Any]) -> None:
 
 
 def check_ordered(stages: Sequence[Stage]) -> None:
+    """Check the stages of each phase that need the tasks of a unit in order."""
+    for start, end in itertools.pairwise([*phase_starts(stages), len(stages)]):
+        _check_ordered(stages[start:end])
+
+
+def _check_ordered(stages: Sequence[Stage]) -> None:
     """Check that a stage which needs the tasks of a unit in order, and all stages after it, can share the writer's
     worker."""
     first = next((number for number, stage in enumerate(stages) if isinstance(stage, OrderedStage)), None)
@@ -145,6 +152,9 @@ def check_task_types(stages: Sequence[Stage]) -> None:
     """Check that each stage takes all types of tasks that may reach it, and that they have the attributes it needs."""
     known, outputs = declared_types(stages[0]).given, set(stages[0].outputs()[0])
     for before, after in itertools.pairwise(stages):
+        if isinstance(after, PhaseReader):
+            known = declared_types(after).given if after.creates else known
+            continue
         taken = declared_types(after).taken
         wrong = misfits(known, taken)
         if wrong:
@@ -155,7 +165,8 @@ def check_task_types(stages: Sequence[Stage]) -> None:
             )
         _check_attributes(after, known, outputs)
         outputs |= set(after.outputs()[0])
-        known = types_after(after, known)
+        if not isinstance(after, PhaseWriter):
+            known = types_after(after, known)
 
 
 def _check_attributes(stage: Stage, known: TaskTypes, made: set[str]) -> None:
@@ -189,10 +200,12 @@ def check_columns(stages: Sequence[Stage]) -> None:
     have = set(known)
     faults = []
     for number, stage in enumerate(stages):
+        if isinstance(stage, PhaseReader) and stage.creates:
+            break  # new records have columns of their own
         missing = [column for column in stage.inputs()[1] if column not in have]
         faults += [_missing(stage, column, stages[number + 1 :], sorted(have)) for column in missing]
         declared = declared_types(stage)
-        if number and misfits(declared.given, declared.taken):
+        if number and not isinstance(stage, PhaseWriter | PhaseReader) and misfits(declared.given, declared.taken):
             break  # records of another type have columns of their own
         have.update(stage.outputs()[1])
     if faults:

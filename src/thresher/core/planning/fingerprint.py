@@ -23,6 +23,7 @@ _NO_INFLUENCE = frozenset(
         "max_attempts",
         "runtime_env",
         "storage_options",
+        "buffer_bytes",
         "name",
         "columns_read",
         "_listed",

@@ -8,6 +8,7 @@ separate op so that several workers share the rest.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import itertools
 from collections.abc import Callable, Iterable, Sequence
@@ -17,6 +18,7 @@ from typing import Any, Literal
 import msgspec
 
 from thresher.core.function_stage import FunctionStage
+from thresher.core.phases import PhaseReader, PhaseWriter, phase_starts
 from thresher.core.pipeline import Pipeline, Stage
 from thresher.core.planning.checks import (
     Problems,
@@ -123,7 +125,8 @@ class Plan:
     ops: tuple[Op, ...]
     """Ops, ordered so that `next` always points forward."""
     entries: dict[str, int]
-    """Route to its first op: `unit`, `stream`, `join`, or `task` without a reader."""
+    """Route to its first op: `unit`, `stream`, `join`, or `task` without a reader; `phase-2` and so on for the phases
+    after the first."""
     settings: PlanSettings = field(default_factory=PlanSettings)
     scores: ScorePlan | None = None
     """Use of scores; `None` if there is none."""
@@ -142,6 +145,26 @@ class Plan:
         last = self.stages[-1]
         return last if isinstance(last, SinkStage) else None
 
+    @functools.cached_property
+    def phase_starts(self) -> list[int]:
+        """Return the index of the first stage of each phase."""
+        return phase_starts(self.stages)
+
+    @property
+    def phase_writers(self) -> list[PhaseWriter[Any]]:
+        """Return the writers between phases."""
+        return [stage for stage in self.stages if isinstance(stage, PhaseWriter)]
+
+    def source_of(self, phase: int) -> SourceStage[Any] | None:
+        """Return the reader of a phase; only the first phase may have none."""
+        first = self.stages[self.phase_starts[phase]]
+        return first if isinstance(first, SourceStage) else None
+
+    def sink_of(self, phase: int) -> SinkStage[Any, Any] | None:
+        """Return the writer of a phase; only the last phase may have none."""
+        writers = self.phase_writers
+        return writers[phase] if phase < len(writers) else self.sink
+
     def op_name(self, op: Op) -> str:
         """Return the joined names of the stages of an op."""
         numbers = dict.fromkeys(step.stage for step in op.steps)
@@ -154,7 +177,8 @@ class Plan:
         Initial tasks are units of their own: there a call takes the tasks that are ready, and is repeated by unit if
         necessary.
         """
-        return self.source is not None and self._groups_tasks(op)
+        has_reader = self.source is not None or op.steps[0].stage >= self.phase_starts[-1] > 0
+        return has_reader and self._groups_tasks(op)
 
     def packs_tasks(self, op: Op) -> bool:
         """Return True if a unit of an op holds as many initial tasks as one call takes, instead of one."""
@@ -218,7 +242,8 @@ def make_plan(
     problems.refuse()
     if not settings.keep_dropped and not settings.whole_records:
         stages = prune_columns(stages)
-    ops, entries = _fused(stages, settings)
+    stages = [_with_run_settings(stage, stages[-1], settings) for stage in stages]
+    ops, entries = _link_routes(stages, _routes(stages, settings))
     return Plan(pipeline.name, tuple(stages), ops, entries, settings, _scores(stages, settings))
 
 
@@ -283,20 +308,47 @@ def _groups_of(stages: Sequence[Stage], numbers: range, fusion: bool) -> list[li
     return groups
 
 
-def _fused(stages: list[Stage], settings: PlanSettings) -> tuple[tuple[Op, ...], dict[str, int]]:
-    reads, writes = isinstance(stages[0], SourceStage), isinstance(stages[-1], SinkStage)
-    last = len(stages) - 1
+def _with_run_settings(stage: Stage, last: Stage, settings: PlanSettings) -> Stage:
+    """Return the stage; one that ends or begins a phase with the share of memory that one unit may take, and with the
+    options of the folder that holds the files of phases."""
+    if not isinstance(stage, PhaseWriter | PhaseReader):
+        return stage
+    changed: PhaseWriter[Any] | PhaseReader[Any] = stage.with_()
+    if settings.large_bytes:
+        changed.buffer_bytes = min(type(stage).buffer_bytes, max(2**20, settings.large_bytes))
+    changed.storage_options = last.storage_options if isinstance(last, SinkStage) else None
+    return changed
+
+
+def _routes(stages: list[Stage], settings: PlanSettings) -> dict[str, list[tuple[Step, ...]]]:
+    """Return the steps of each route, by op."""
+    starts = phase_starts(stages)
+    routes = _phase_routes(stages, 0, (starts[1:] or [len(stages)])[0], settings)
+    for number, (start, end) in enumerate(itertools.pairwise([*starts[1:], len(stages)]), start=2):
+        routes[f"phase-{number}"] = _phase_routes(stages, start, end, settings)["unit"]
+    sink, last = stages[-1], len(stages) - 1
+    if isinstance(sink, SinkStage) and (sink.target_file_size or sink.settles_schema):
+        routes["join"] = [(Step("join", last),)]
+    return routes
+
+
+def _phase_routes(
+    stages: list[Stage], start: int, end: int, settings: PlanSettings
+) -> dict[str, list[tuple[Step, ...]]]:
+    """Return the routes through the stages of one phase, `start` to `end` - 1."""
+    last = end - 1
+    reads, writes = isinstance(stages[start], SourceStage), isinstance(stages[last], SinkStage)
     fusion = settings.fusion and not settings.barrier
-    end = last + 1 - int(writes)
-    in_order = next((n for n in range(int(reads), end) if isinstance(stages[n], OrderedStage)), end)
-    middle = _groups_of(stages, range(int(reads), in_order), fusion)
+    end -= int(writes)
+    in_order = next((n for n in range(start + int(reads), end) if isinstance(stages[n], OrderedStage)), end)
+    middle = _groups_of(stages, range(start + int(reads), in_order), fusion)
     rows = [tuple(Step("process", number) for number in group) for group in middle]
     lone_first = bool(middle) and (_is_unfused(stages[middle[0][0]]) or not fusion)
     ordered = tuple(Step("process", number) for number in range(in_order, end))
     write = (*ordered, Step("write", last)) if writes else ()
     routes: dict[str, list[tuple[Step, ...]]] = {}
     if reads:
-        read, parse = Step("read", 0), Step("parse", 0)
+        read, parse = Step("read", start), Step("parse", start)
         head = [] if lone_first else rows[:1]
         tail = rows if lone_first else rows[1:]
         first = (parse, *(head[0] if head else ()))
@@ -309,10 +361,7 @@ def _fused(stages: list[Stage], settings: PlanSettings) -> tuple[tuple[Op, ...],
         routes["stream"] = [(read,), first, *rest]
     else:
         routes["task"] = [*rows, *([write] if write else [])]
-    sink = stages[last]
-    if isinstance(sink, SinkStage) and (sink.target_file_size or sink.settles_schema):
-        routes["join"] = [(Step("join", last),)]
-    return _link_routes(stages, routes)
+    return routes
 
 
 def _link_routes(

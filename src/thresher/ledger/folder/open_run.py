@@ -19,6 +19,7 @@ from typing import Any, BinaryIO
 import msgspec
 
 from thresher.core.files.filesystem import is_url, join, local_path
+from thresher.core.phases import PhaseFile, PhaseFolder, PhaseReader
 from thresher.core.unit import Unit
 from thresher.errors import ThresherError
 from thresher.ledger.folder import output_files
@@ -40,13 +41,14 @@ from thresher.ledger.records import (
     decode_commit,
     encode,
     encode_text,
+    end_of_phase,
     in_input_order,
     manifest_lines,
     read_commits,
     read_inbox,
 )
 from thresher.ledger.stores.errors import writing
-from thresher.ledger.stores.store import Store, is_temporary, remove_files
+from thresher.ledger.stores.store import Store, is_temporary, remove_files, remove_listed
 from thresher.ledger.unit_output import CommitTarget
 
 _NUMBERS_TRIED = 20
@@ -307,6 +309,41 @@ class OpenRun:
         units = plan_joins(parts, self._request.target_file_size or 0, self.target)
         return [unit for unit in units if unit.id not in self._records]
 
+    def phase_units(self, phase: int, reader: PhaseReader[Any]) -> list[Unit]:
+        """Return the units of a phase that are not committed yet. Called when all units before are committed."""
+        if end_of_phase(phase) in self._records:
+            return []
+        folder = self.target.phase_folder(phase - 1)
+        records = sorted((r for r in self._records.values() if r.handed_on and r.phase == phase - 1), key=_by_order)
+        files = [PhaseFile(join(folder, f.path), f.bytes, f.records) for record in records for f in record.outputs]
+        store = self.target.store(folder)
+
+        def keep(name: str, content: bytes) -> str:
+            store.write(name, content)
+            return join(folder, name)
+
+        with writing(folder):
+            listed = store.read(UNITS_FILE)
+            if listed is None:
+                # Stored, because another memory limit would make other units of the same files.
+                units = reader.list_phase(PhaseFolder(files, keep, self.target.storage_options, phase))
+                store.write(UNITS_FILE, b"".join(encode(unit) + b"\n" for unit in units))
+            else:
+                units = [msgspec.json.decode(line, type=Unit) for line in listed.splitlines()]
+        return [unit for unit in units if unit.id not in self._records]
+
+    def end_phase(self, phase: int) -> None:
+        """Record that all units of a phase are committed, then remove the files that it has read."""
+        mark = CommitRecord(end_of_phase(phase), self.attempt, phase=phase, run=self.run_id)
+        if mark.unit not in self._records:
+            self.fold(mark.unit, mark)
+            self.sync()
+        folder = self.target.phase_folder(phase - 1)
+        with writing(folder):
+            store = self.target.store(folder)
+            for name in store.names():
+                remove_listed(store, name)
+
     def first_schema(self, first_open: tuple[int, int] | None) -> str:
         """Return the schema that the first unit with output proposes for the run; empty while that unit is unknown.
 
@@ -360,6 +397,7 @@ class OpenRun:
                         output_files.remove_unfinished(self.target.store(folder))
                 self._folder.store.write("manifest.jsonl", b"".join(encode(line) + b"\n" for line in lines))
                 self._folder.store.remove_tree("parts")
+                self._folder.store.remove_tree("phases")
         elif self.target.output is not None:
             self.target.store(self.target.output).sync()
         self._close(status, exit_code)
@@ -397,3 +435,7 @@ class OpenRun:
         if self._folder is not None and not self._closed:
             self._folder.lock.release()
         self._closed = True
+
+
+def _by_order(record: CommitRecord) -> tuple[int, int]:
+    return record.order

@@ -129,6 +129,7 @@ def _commit_target(request: RunRequest, run_id: str) -> CommitTarget:
         storage_options=request.options,
         joins=request.target_file_size is not None,
         schema_mode=request.schema_mode,
+        phase_extensions=request.phase_extensions,
     )
 
 
@@ -238,13 +239,18 @@ def _with_folders(request: RunRequest, target: CommitTarget, run_id: str) -> Com
     assert run_dir is not None, "a run with a ledger has a run folder"
     tmp = join(run_dir, "tmp", f"{target.attempt:03d}") if not is_url(run_dir) else _scratch(target, run_id)
     parts = join(run_dir, "parts") if _has_parts(request) else None
-    for folder in (target.output, target.dropped_to, parts, join(run_dir, INBOX)):
+    target = replace(target, tmp=tmp, parts=parts, phases=join(run_dir, "phases"))
+    for folder in (target.output, target.dropped_to, parts, join(run_dir, INBOX), *_phase_folders(target)):
         if folder is not None:
             with making(folder):
                 target.store(folder).make_folder()
     with making(tmp):
         os.makedirs(tmp, exist_ok=True)
-    return replace(target, tmp=tmp, parts=parts)
+    return target
+
+
+def _phase_folders(target: CommitTarget) -> list[str]:
+    return [target.phase_folder(phase) for phase in range(len(target.phase_extensions))]
 
 
 def _has_parts(request: RunRequest) -> bool:
@@ -261,7 +267,7 @@ def _scratch(target: CommitTarget, run_id: str) -> str:
 
 def _synced_folders(target: CommitTarget) -> list[Store]:
     own = [join(target.run_dir or "", name) for name in ("quarantine", "scores")]
-    names: Sequence[str | None] = (target.parts, target.output, target.dropped_to, *own)
+    names: Sequence[str | None] = (target.parts, target.output, target.dropped_to, *_phase_folders(target), *own)
     return [target.store(name) for name in names if name is not None]
 
 
@@ -286,8 +292,9 @@ def _remove_leftovers(store: Store, target: CommitTarget, attempts: Sequence[Att
 def _open_without_ledger(request: RunRequest, run_id: str, target: CommitTarget, output: Store | None) -> OpenRun:
     _refuse_foreign(request, output)
     target = replace(target, tmp=_scratch(target, run_id), run_id=run_id)
-    target = replace(target, parts=os.path.join(target.tmp, "parts") if _has_parts(request) else None)
-    for folder in (target.output, target.dropped_to, target.parts):
+    parts = os.path.join(target.tmp, "parts") if _has_parts(request) else None
+    target = replace(target, parts=parts, phases=os.path.join(target.tmp, "phases"))
+    for folder in (target.output, target.dropped_to, target.parts, *_phase_folders(target)):
         if folder is not None:
             with making(folder):
                 open_store(folder, target.storage_options).make_folder()

@@ -26,6 +26,7 @@ from thresher.ledger.records import (
     CommitRecord,
     OutputFile,
     encode,
+    end_of_phase,
     read_commits,
     read_inbox,
     split_retry,
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 
 OLD = "old"
 _KEPT_HERE = ("lock", RUN_FILE, f"{OLD}/")
-_NOT_KEPT = ("tmp/", "parts/")
+_NOT_KEPT = ("tmp/", "parts/", "phases/")
 DATA_FILE = re.compile(r".+\.(jsonl|ndjson|json|parquet|pq)(\.(gz|gzip|zst|zstd|bz2|xz))?")
 """Names of files whose records can be counted."""
 _UNIT_FILE = re.compile(r"([^/]*-[0-9a-f]{12})-[0-9]{6,}[^/]*(/.*)?")
@@ -108,6 +109,11 @@ def units_to_redo(records: Mapping[str, CommitRecord], target: CommitTarget) -> 
             f"{target.output}: files with retried records are missing ({first_few(missing)}), and a run cannot make "
             "them again. Put them back, or use --fresh (fresh=True) to start over"
         )
+    if any(end_of_phase(records[unit].phase) in records for unit in redo):
+        raise OutputRefusedError(
+            f"{target.output}: files are missing ({first_few(missing)}), and what they were made of is removed: they "
+            "belong to a phase that was complete. Put them back, or use --fresh (fresh=True) to start over"
+        )
     redo |= {stream_id(unit) for unit in redo} & records.keys()
     return redo, missing
 
@@ -118,13 +124,18 @@ def _expected_files(
     """Yield every expected file with its actual size; `None` if it is missing."""
     records = list(records)
     joined = {unit for record in records for unit in record.joined}
+    ended = {record.unit for record in records}
+    handing = range(len(target.phase_extensions))
+    phases = [phase for phase in handing if end_of_phase(phase + 1) not in ended]  # of the others files are removed
     sizes = {
         folder: target.store(folder).sizes()
-        for folder in (target.output, target.parts, target.dropped_to)
+        for folder in (target.output, target.parts, target.dropped_to, *map(target.phase_folder, phases))
         if folder is not None
     }
     for record in records:
         folder = target.parts if record.part else target.output
+        if record.handed_on:
+            folder = target.phase_folder(record.phase) if record.phase in phases else None
         if record.unit not in joined and folder is not None:  # the parts of a joined file are removed
             for file in record.outputs:
                 yield record, file, sizes[folder].get(file.path)
@@ -166,7 +177,7 @@ def remove_replaced(store: Store, output: Store | None, dropped: Store | None, f
     if old is not None and output is not None:
         _remove_unrecorded(output, store.read(f"{folder}/{UNITS_FILE}") or b"", old.prefix)
     for record in read_commits(store, f"{folder}/{FOLDER}").values():
-        if output is not None and not record.part:
+        if output is not None and not record.part and not record.handed_on:
             remove_files(output, [file.path for file in record.outputs])
         if dropped is not None:
             remove_files(dropped, [file.path for file in record.dropped_outputs])

@@ -68,6 +68,8 @@ class RunRequest:
     """Target size of joined files."""
     schema_mode: str = ""
     """How the schema of the run is fixed; see `CommitTarget`."""
+    phase_extensions: tuple[str, ...] = ()
+    """End of the names of files that phases hand on, by phase."""
 
     @property
     def digest(self) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from thresher.core.phases import PhaseReader, PhaseWriter
 from thresher.core.planning.checks import cannot_write
 from thresher.core.planning.plan import Step
 from thresher.core.records.record_task import RecordTask
@@ -103,7 +104,7 @@ class Flow:
 
     def _note_read(self) -> None:
         if self._notes is not None:
-            source, unit = self._plan.stages[0], self._order.unit
+            source, unit = self._plan.stages[self._op.steps[0].stage], self._order.unit
             assert unit is not None
             place = short_name(f"{unit.id} after byte {self._consumed} of its file")
             self._notes.begin(Note(READ, source.name, (place,)), source.timeout_s)
@@ -253,8 +254,15 @@ class Flow:
         outcome = Outcome([batch] if items else [], failed=batch.take_failed())
         give_id(batch, self._order.unit.id if self._order.unit is not None else "")
         found = items + sum(rows.total for rows in outcome.failed)
-        self._report.tally.read += found
-        tally.in_docs += found
+        source = self._plan.stages[step.stage]
+        if not isinstance(source, PhaseReader):
+            self._report.tally.read += found
+        elif not source.creates:
+            self._report.tally.handed_on -= found
+        if isinstance(source, PhaseReader) and source.creates:
+            tally.created += found
+        else:
+            tally.in_docs += found
         tally.tasks += 1
         return self._count_out(step.stage, outcome)
 
@@ -314,9 +322,15 @@ class Flow:
         self._count_out(step.stage, Outcome([], failed=fitting.take_failed()))
         if fitting is not task:
             items, nbytes = fitting.num_items, fitting.nbytes
-        tally.out_docs += items
-        tally.out_bytes += nbytes
-        self._report.tally.written += items
+        if isinstance(stage, PhaseWriter) and stage.merges:
+            tally.merged += items
+        else:
+            tally.out_docs += items
+            tally.out_bytes += nbytes
+        if not isinstance(stage, PhaseWriter):
+            self._report.tally.written += items
+        elif not stage.merges:
+            self._report.tally.handed_on += items
         if task.metadata:
             tally.add_statistics(task.metadata)
 

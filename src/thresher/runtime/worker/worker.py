@@ -82,7 +82,6 @@ class Worker:
         """Ops with a stage that needs the tasks of a unit in order."""
         self._writing = {op.index for op in self.plan.ops if op.writes}
         """Ops that end in a writer."""
-        self._sink, self._source = self.plan.sink, self.plan.source
         self._context = ReadContext(setup.plan.settings.chunk_bytes, setup.plan.settings.max_record_bytes)
         self._outputs: dict[tuple[str, int], UnitOutput] = {}
         self._kept: dict[tuple[str, int], tuple[Op, dict[int, Any]]] = {}
@@ -169,7 +168,9 @@ class Worker:
         found = self._outputs.get(key)
         if found is None:
             assert self._place is not None, "a plan with a writer has a place to commit to"
-            found = UnitOutput(self._place, self._sink, order.unit, order.epoch, self._source)
+            phase = order.unit.phase
+            sink, source = self.plan.sink_of(phase), self.plan.source_of(phase)
+            found = UnitOutput(self._place, sink, order.unit, order.epoch, source)
             if self.plan.scores is not None and self.plan.scores.keep:
                 found.keep_scores(self.plan.scores.columns)
             self._outputs[key] = found
@@ -180,10 +181,10 @@ class Worker:
         output = self._outputs.pop((unit.id, epoch), None)
         assert self._place is not None, "a plan with a writer has a place to commit to"
         if output is None and unit.id.startswith(JOIN_PREFIX):
-            assert self._sink is not None, "parts are joined for a writer"
-            return join(self._place, self._sink, unit)
+            assert self.plan.sink is not None, "parts are joined for a writer"
+            return join(self._place, self.plan.sink, unit)
         if output is None:
-            output = UnitOutput(self._place, self._sink, unit, epoch)
+            output = UnitOutput(self._place, self.plan.sink_of(unit.phase), unit, epoch)
         op, kept = self._kept.pop((unit.id, epoch), (None, {}))
         if op is not None:
             flow = Flow(self._shared[op.index], TaskOrder(op.index, unit, epoch, []), ReadContext(), output)

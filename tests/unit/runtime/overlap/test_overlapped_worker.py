@@ -21,6 +21,7 @@ WAIT_S = 100
 CALLS: list[Any] = []
 OPENED = threading.Event()
 GO_ON = threading.Event()
+WAITING = threading.Event()
 FAILED = threading.Event()
 
 
@@ -49,6 +50,7 @@ class Does(ProcessingStage[Task, Any]):
         return task
 
     def waits(self, task: Task) -> Task:
+        WAITING.set()
         assert GO_ON.wait(WAIT_S)
         return task
 
@@ -108,6 +110,7 @@ def driver() -> Iterator[Driver]:
     CALLS.clear()
     OPENED.clear()
     GO_ON.clear()
+    WAITING.clear()
     FAILED.clear()
     played = Driver([Does(), AtMostOne(), Lazy()], body=OverlappedWorkerProcess)
     yield played
@@ -226,6 +229,7 @@ def test_a_note_names_the_task_as_long_as_the_stage_works_on_it(
     monkeypatch.setattr("thresher.runtime.crashes.crash_notes.keeper", NoteKeeper(page))
     driver.say(driver.run(0, (1, "x"), (2, "waits"), (3, "x")))
     driver.hear_done(1)
+    assert WAITING.wait(WAIT_S), "the second task is in the stage"
     note = read_note(driver.arena)
     assert note is not None
     assert note.stage == "Does"

@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Phases of a run. A stage that needs all records before it gives the first one, such as a sort, ends a phase.
+
+It is a `PhaseStage`: a writer whose files stay in the run folder, and a reader that lists units in these files once the
+whole phase is committed. Within a phase everything is as in a run without such stages: units are committed, retried and
+resumed one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+from thresher.core.stage import CompositeStage, In, Out, SinkStage, SourceStage
+from thresher.core.task import Task
+from thresher.core.unit import Piece, Unit, unit_id
+from thresher.credentials import message_of
+
+if TYPE_CHECKING:
+    from thresher.core.files.filesystem import StorageOptions
+
+_FIRST = 1
+"""Number of the phase that reads the input, for users."""
+
+
+class PhaseFile(NamedTuple):
+    """A committed file of a phase."""
+
+    path: str
+    """Local path or URL."""
+    nbytes: int
+    """Size of the file."""
+    records: int
+    """Number of records that went into it."""
+
+
+class PhaseFolder(NamedTuple):
+    """The committed files of a phase, for the reader of the next one."""
+
+    files: Sequence[PhaseFile]
+    """The files, in the order of their units."""
+    keep: Callable[[str, bytes], str]
+    """Puts a file beside them, such as an index, and returns its path or URL."""
+    storage_options: StorageOptions
+    """Options for opening URLs."""
+    phase: int
+    """Index of the phase that reads them, counted from 0."""
+
+    def unit(self, number: int, pieces: Sequence[Piece], nbytes: int, stem: str) -> Unit:
+        """Return the `number`-th unit of the phase that reads the files; `stem` begins the name of its output."""
+        name = unit_id(phase_source(self.phase), number)
+        return Unit(name, (number, 0), tuple(pieces), stem, nbytes, phase=self.phase)
+
+
+def phase_source(phase: int) -> str:
+    """Return the name that stands for a file in the ids of units of a later phase."""
+    return f"phase {phase + _FIRST}"
+
+
+class PhaseWriter(SinkStage[In, Task]):
+    """The writer at the end of a phase. Its files are read by the `PhaseReader` that follows it, then removed."""
+
+    path = ""
+    merges: ClassVar[bool] = False
+    """True if records become part of a result, so that they count as merged; otherwise the next phase gives them."""
+    buffer_bytes: int = 32 * 2**20
+    """Bytes of records that the writer of one unit may hold; the planner sets it by the memory limit."""
+
+    _prepared: tuple[Any, Any] | None = None
+    """The batch that was prepared last, and what was prepared of it."""
+
+    def extension(self) -> str:
+        """Return the extension of the files."""
+        return ".phase"
+
+    def prepare(self, batch: Any) -> Any:
+        """Return what is written of a batch. Records on which this raises are quarantined."""
+        raise TypeError(f"{type(self).__name__} must define prepare(batch)")
+
+    def fitting(self, batch: Any) -> Any:
+        """Return the batch without records on which `prepare` raises; those are set aside."""
+        try:
+            self._prepared = batch, self.prepare(batch)
+        except MemoryError:
+            raise
+        except Exception:  # the user's code may raise anything
+            batch = _without_failing(batch, list(_failing(self.prepare, batch, range(batch.num_items))))
+            self._prepared = batch, self.prepare(batch)
+        return batch
+
+    def take_prepared(self, batch: Any) -> Any:
+        """Return what `fitting` has prepared of a batch."""
+        prepared, self._prepared = self._prepared, None
+        return prepared[1] if prepared is not None and prepared[0] is batch else self.prepare(batch)
+
+
+def _failing(prepare: Callable[[Any], Any], batch: Any, rows: range) -> Iterator[tuple[int, Exception]]:
+    """Yield the records on which `prepare` raises, each with what it raised."""
+    try:
+        prepare(batch.pick(rows))
+    except MemoryError:
+        raise
+    except Exception as error:
+        if len(rows) == 1:
+            yield rows[0], error
+        else:
+            middle = len(rows) // 2
+            yield from _failing(prepare, batch, rows[:middle])
+            yield from _failing(prepare, batch, rows[middle:])
+
+
+def _without_failing(batch: Any, failing: Sequence[tuple[int, Exception]]) -> Any:
+    """Return the batch without records that failed; they are set aside, grouped by the type of the error."""
+    left = list(range(batch.num_items))
+    for kind in dict.fromkeys(type(error) for _, error in failing):
+        of_kind = {row: message_of(error) for row, error in failing if type(error) is kind}
+        places = [place for place, row in enumerate(left) if row in of_kind]
+        batch = batch.set_aside(places, kind.__name__, [of_kind[left[place]] for place in places])
+        left = [row for row in left if row not in of_kind]
+    return batch
+
+
+class PhaseReader(SourceStage[Out]):
+    """The reader at the beginning of a later phase."""
+
+    creates: ClassVar[bool] = False
+    """True if it gives new records; otherwise those that its `PhaseWriter` was given."""
+    buffer_bytes: int = 32 * 2**20
+    """Bytes of records that may be held at a time; the planner sets it by the memory limit. What is read must not
+    depend on it."""
+    storage_options: dict[str, Any] | None = None
+    """Options for opening the files if they are behind a URL; the planner takes them from the writer of the run."""
+
+    def list_phase(self, done: PhaseFolder) -> list[Unit]:
+        """Return the units in the files of the phase before. The result depends on these files alone."""
+        raise TypeError(f"{type(self).__name__} must define list_phase(done)")
+
+
+class PhaseStage(CompositeStage[In, Out]):
+    """A stage that needs all records of the stages before it. See `ReduceStage` and `ShuffleStage`."""
+
+    def decompose(self) -> list[Any]:
+        """Return the writer that ends a phase and the reader that begins the next one."""
+        writer, reader = self.phase_ends()
+        return [writer.with_(name=self.name), reader.with_(name=f"{self.name}-read")]
+
+    def phase_ends(self) -> tuple[PhaseWriter[Any], PhaseReader[Any]]:
+        """Return the writer and the reader."""
+        raise TypeError(f"{type(self).__name__} must define phase_ends()")
+
+
+def phase_starts(stages: Sequence[Any]) -> list[int]:
+    """Return the index of the first stage of each phase."""
+    return [0, *(number for number, stage in enumerate(stages) if number and isinstance(stage, PhaseReader))]

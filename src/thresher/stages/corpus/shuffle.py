@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Base of stages that put all documents of a corpus in a new order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar
+
+import msgspec
+
+from thresher.core.arguments.sizes import parse_size
+from thresher.core.documents.batch import DocumentBatch
+from thresher.core.files.filesystem import open_read
+from thresher.core.phases import PhaseFolder, PhaseReader, PhaseStage, PhaseWriter
+from thresher.core.source import SourceItem
+from thresher.core.unit import Piece, Unit
+
+if TYPE_CHECKING:
+    from thresher.core.source import ReadContext
+    from thresher.stages.corpus.sorted_file import Places, SortedFileWriter
+
+_INDEX_FILE = "index"
+BLOCKSIZE = "32MB"
+_MARKS_PER_UNIT = 64
+
+
+class ShuffleStage(PhaseStage[DocumentBatch, DocumentBatch]):
+    """Put all documents in the order of a value that `places` gives each of them, its place.
+
+    Units of the next phase are ranges of places. Documents of the same place are always in the same unit, in input
+    order.
+    """
+
+    blocksize: int = parse_size(BLOCKSIZE, "blocksize")
+    """Approximate bytes of a unit of the next phase, and so of an output file."""
+    place_type: ClassVar[str] = "<i8"
+    """NumPy type of places: whole numbers, or byte strings of a fixed length such as `S16`."""
+
+    def places(self, batch: DocumentBatch) -> Places:
+        """Return the place of each document as an array."""
+        raise TypeError(f"{type(self).__name__} must define places(batch)")
+
+    def phase_ends(self) -> tuple[PhaseWriter[Any], PhaseReader[Any]]:
+        """Return the writer of sorted files, and the reader of ranges of them."""
+        return ShuffleWriter(self), ShuffleReader(self)
+
+
+class ShuffleWriter(PhaseWriter[DocumentBatch]):
+    """Write the documents of a unit in their new order."""
+
+    def __init__(self, stage: ShuffleStage) -> None:
+        self.stage = stage
+
+    def inputs(self) -> tuple[list[str], list[str]]:
+        """Return what the stage needs."""
+        return self.stage.inputs()
+
+    def prepare(self, batch: DocumentBatch) -> Places:
+        """Return the places of the documents."""
+        import numpy as np
+
+        places = np.asarray(self.stage.places(batch))
+        if places.shape != (len(batch),):
+            raise ValueError(f"places() returned an array of shape {places.shape} for {len(batch)} documents")
+        return places.astype(self.stage.place_type)
+
+    def open_writer(self, local_path: str) -> SortedFileWriter:
+        """Return the writer for one unit."""
+        from thresher.stages.corpus.sorted_file import SortedFileWriter
+
+        mark_bytes = max(1, self.stage.blocksize // _MARKS_PER_UNIT)
+        return SortedFileWriter(local_path, self.take_prepared, self.stage.place_type, (self.buffer_bytes, mark_bytes))
+
+
+class _Range(msgspec.Struct, array_like=True):
+    """A range of places as part of a unit."""
+
+    start: Any
+    end: Any
+
+
+class ShuffleReader(PhaseReader[DocumentBatch]):
+    """Read ranges of places from all files of the phase before."""
+
+    _loaded: tuple[str, tuple[list[str], Any]] | None = None
+    """The index that was read last, with its path."""
+
+    def __init__(self, stage: ShuffleStage) -> None:
+        self.stage = stage
+
+    def list_phase(self, done: PhaseFolder) -> list[Unit]:
+        """Return ranges of places of about `blocksize`; they depend on the documents alone."""
+        from thresher.stages.corpus.sorted_file import merge_indexes, ranges_of, read_index
+
+        indexes = []
+        for number, file in enumerate(done.files):
+            with open_read(file.path, storage_options=done.storage_options) as opened:
+                indexes.append(read_index(opened, file.nbytes, number, self.stage.place_type))
+        index = merge_indexes(indexes, self.stage.place_type)
+        paths = msgspec.msgpack.encode([file.path for file in done.files])
+        path = done.keep(_INDEX_FILE, len(paths).to_bytes(8, "little") + paths + index.blocks.tobytes())
+        stem = type(self.stage).__name__.lower()
+        return [
+            done.unit(number, [Piece(path, _range_text(found), nbytes)], nbytes, stem)
+            for number, (found, nbytes) in enumerate(ranges_of(index.marks, self.stage.blocksize))
+        ]
+
+    def read(self, unit: Unit, context: ReadContext) -> Iterator[SourceItem]:
+        """Yield the documents of a range in order."""
+        from thresher.stages.corpus.sorted_file import PlaceRange, cuts, read_range
+
+        (piece,) = unit.pieces
+        paths, blocks = self._index(piece.path)
+        found = msgspec.json.decode(piece.relative, type=_Range)
+        bounds = (value.encode("latin-1") if isinstance(value, str) else value for value in (found.start, found.end))
+
+        def open_file(number: int) -> BinaryIO:
+            return open_read(paths[number], storage_options=self.storage_options)
+
+        consumed = 0
+        for batch in read_range(PlaceRange(*bounds), blocks, open_file, self.stage.place_type, self.buffer_bytes):
+            sizes = batch.record_sizes()
+            ranges = [(0, len(batch))] if sizes is None else cuts(sizes, context.chunk_bytes)
+            for start, end in ranges:
+                some = batch if end - start == len(batch) else batch.pick(range(start, end))
+                consumed += some.nbytes
+                yield SourceItem(unit, some, consumed=min(consumed, unit.nbytes))
+
+    def _index(self, path: str) -> tuple[list[str], Any]:
+        """Return the paths of the files and the blocks in them, read once per worker."""
+        import numpy as np
+
+        from thresher.stages.corpus.sorted_file import Layout
+
+        if self._loaded is None or self._loaded[0] != path:
+            with open_read(path, storage_options=self.storage_options) as opened:
+                content = opened.read()
+            size = 8 + int.from_bytes(content[:8], "little")
+            blocks = np.frombuffer(content[size:], dtype=Layout.of(self.stage.place_type).blocks)
+            self._loaded = path, (msgspec.msgpack.decode(content[8:size]), blocks)
+        return self._loaded[1]
+
+
+def _range_text(found: Any) -> str:
+    """Return a range of places as JSON."""
+    return msgspec.json.encode(_Range(*map(_bound, found))).decode()
+
+
+def _bound(place: Any) -> Any:
+    """Return a place as a value of JSON; the other way is in `read`."""
+    if place is None:
+        return None
+    return place.decode("latin-1") if isinstance(place, bytes) else int(place)

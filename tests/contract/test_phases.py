@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stages that need all documents before they give the first one: the same files on every executor, and counts that add
+up over all phases."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from thresher import (
+    DocumentBatch,
+    GlobalShuffle,
+    GlobalSort,
+    GroupBy,
+    JsonlReader,
+    JsonlWriter,
+    Pipeline,
+    ReduceStage,
+    RunResult,
+    ScoreFilter,
+    SerialExecutor,
+    ShuffleStage,
+    WordCountFilter,
+)
+
+FILES, ROWS = 4, 500
+SMALL = 20_000
+"""Bytes of a unit, so that the corpus has several."""
+
+
+class WordCount(ReduceStage):
+    """Counts words over the whole corpus."""
+
+    def initial(self) -> dict[str, int]:
+        return {}
+
+    def accumulate(self, state: dict[str, int], batch: DocumentBatch) -> dict[str, int]:
+        return self.merge(state, Counter(word for text in batch.values("text") for word in text.split()))
+
+    def merge(self, state: dict[str, int], other: dict[str, int]) -> dict[str, int]:
+        for word, n in other.items():
+            state[word] = state.get(word, 0) + n
+        return state
+
+    def finish(self, state: dict[str, int]) -> DocumentBatch:
+        return DocumentBatch([{"word": word, "n": n} for word, n in sorted(state.items())])
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("corpus")
+    for file in range(FILES):
+        rows = range(file * ROWS, (file + 1) * ROWS)
+        lines = [
+            json.dumps({"id": n, "text": f"word{n % 7} " * (1 + n % 9), "key": f"k{n * n % 91}", "n": -n}) for n in rows
+        ]
+        (folder / f"{file}.jsonl").write_text("\n".join(lines) + "\n")
+    return folder
+
+
+def run(executor: Any, corpus: Path, output: Path, *stages: Any) -> RunResult:
+    pipeline = Pipeline(
+        "phases", stages=[JsonlReader(str(corpus), blocksize=20_000), *stages, JsonlWriter(str(output))]
+    )
+    return pipeline.run(executor, progress="none")
+
+
+def documents(output: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for path in sorted(output.glob("*.jsonl")) for line in path.read_text().splitlines()]
+
+
+def files(output: Path) -> dict[str, str]:
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(output.glob("*.jsonl"))}
+
+
+STAGES: dict[str, Callable[[], list[Any]]] = {
+    "shuffle": lambda: [GlobalShuffle(seed=5, blocksize=SMALL)],
+    "sort": lambda: [GlobalSort("key", blocksize=SMALL)],
+    "groups": lambda: [GroupBy("key", {"documents": "count", "least": "min(n)", "mean": "mean(n)"}, 4_000)],
+    "words": lambda: [WordCount()],
+    "filter, shuffle, filter, sort": lambda: [
+        ScoreFilter(WordCountFilter(min_words=3, max_words=100)),
+        GlobalShuffle(blocksize=SMALL),
+        ScoreFilter(WordCountFilter(min_words=1, max_words=7)),
+        GlobalSort("n", descending=True, blocksize=SMALL),
+    ],
+}
+
+
+def assert_same_files(executor: Any, corpus: Path, folder: Path, stages: str) -> None:
+    result = run(executor, corpus, folder / "out", *STAGES[stages]())
+    run(SerialExecutor(), corpus, folder / "expected", *STAGES[stages]())
+    assert files(folder / "out") == files(folder / "expected")
+    assert result.counts["read"] == FILES * ROWS
+
+
+def test_three_phases_give_the_same_files_on_every_executor(every_executor: Any, corpus: Path, tmp_path: Path) -> None:
+    assert_same_files(every_executor, corpus, tmp_path, "filter, shuffle, filter, sort")
+
+
+@pytest.mark.parametrize("stages", STAGES)
+def test_every_stage_gives_the_same_files_wherever_it_runs(
+    executor: Any, corpus: Path, tmp_path: Path, stages: str
+) -> None:
+    assert_same_files(executor, corpus, tmp_path, stages)
+
+
+def test_a_shuffle_keeps_every_document_once_and_depends_on_the_seed_alone(corpus: Path, tmp_path: Path) -> None:
+    orders = []
+    for number, seed in enumerate((1, 1, 2)):
+        result = run(SerialExecutor(), corpus, tmp_path / str(number), GlobalShuffle(seed, blocksize=SMALL))
+        orders.append([document["id"] for document in documents(tmp_path / str(number))])
+        assert result.counts["written"] == FILES * ROWS
+    assert orders[0] == orders[1] != orders[2]
+    assert sorted(orders[0]) == sorted(orders[2]) == list(range(FILES * ROWS))
+    assert len(files(tmp_path / "0")) > 3, "several units of the second phase"
+
+
+@pytest.mark.parametrize("descending", [False, True])
+@pytest.mark.parametrize("by", ["key", "n"])
+def test_a_sort_orders_the_corpus_and_leaves_equal_documents_in_input_order(
+    corpus: Path, tmp_path: Path, by: str, descending: bool
+) -> None:
+    run(SerialExecutor(), corpus, tmp_path / "out", GlobalSort(by, descending, blocksize=SMALL))
+    found = documents(tmp_path / "out")
+    assert found == sorted(sorted(found, key=lambda d: d["id"]), key=lambda d: d[by], reverse=descending)
+
+
+def test_groups_count_every_document(corpus: Path, tmp_path: Path) -> None:
+    result = run(SerialExecutor(), corpus, tmp_path / "out", GroupBy("key", {"documents": "count", "most": "max(id)"}))
+    keys = [f"k{n * n % 91}" for n in range(FILES * ROWS)]
+    found = {d["key"]: (d["documents"], d["most"]) for d in documents(tmp_path / "out")}
+    assert found == {key: (n, max(i for i, k in enumerate(keys) if k == key)) for key, n in Counter(keys).items()}
+    assert result.counts["merged"] == FILES * ROWS
+    assert result.counts["created"] == result.counts["written"] == len(found)
+
+
+def test_a_result_over_all_documents_goes_on_as_new_documents(corpus: Path, tmp_path: Path) -> None:
+    run(SerialExecutor(), corpus, tmp_path / "out", WordCount())
+    expected = Counter(f"word{n % 7}" for n in range(FILES * ROWS) for _ in range(1 + n % 9))
+    assert {d["word"]: d["n"] for d in documents(tmp_path / "out")} == expected
+
+
+def test_without_a_writer_the_caller_gets_the_result(executor: Any, corpus: Path) -> None:
+    result = Pipeline("words", stages=[JsonlReader(str(corpus)), WordCount()]).run(executor, progress="none")
+    assert len(result.to_arrow()) == 7
+
+
+class Refuses(WordCount):
+    """Raises for one document."""
+
+    def accumulate(self, state: dict[str, int], batch: DocumentBatch) -> dict[str, int]:
+        if 777 in batch.values("id"):
+            raise ValueError("not this one")
+        return super().accumulate(state, batch)
+
+
+class PlacesUpTo(ShuffleStage):
+    """Has no place for one document."""
+
+    def places(self, batch: DocumentBatch) -> Any:
+        return np.array([{777: None}.get(n, n) + 0 for n in batch.values("id")])
+
+
+@pytest.mark.parametrize("stage", [Refuses(), PlacesUpTo()])
+def test_a_document_on_which_the_code_raises_is_set_aside_alone(
+    executor: Any, corpus: Path, tmp_path: Path, stage: Any
+) -> None:
+    result = run(executor, corpus, tmp_path / "out", stage)
+    assert result.counts["quarantined"] == 1
+    assert result.counts["merged"] + result.counts["written"] - result.counts["created"] == FILES * ROWS - 1
+
+
+def test_nothing_of_the_phases_is_left_behind(executor: Any, corpus: Path, tmp_path: Path) -> None:
+    run(executor, corpus, tmp_path / "out", GlobalShuffle(blocksize=SMALL), GlobalSort("id", blocksize=SMALL))
+    assert not (tmp_path / "out" / "_thresher" / "phases").exists()
+
+
+def test_no_documents_are_no_files(tmp_path: Path) -> None:
+    (tmp_path / "empty.jsonl").write_text("")
+    result = run(SerialExecutor(), tmp_path / "empty.jsonl", tmp_path / "out", GlobalShuffle(blocksize=SMALL))
+    assert result.counts["written"] == 0
+    assert files(tmp_path / "out") == {}

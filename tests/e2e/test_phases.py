@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A run of several phases that ended early goes on in the phase in which it ended."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from thresher import (
+    GlobalShuffle,
+    GlobalSort,
+    JsonlReader,
+    JsonlWriter,
+    LocalExecutor,
+    Pipeline,
+    RunResult,
+    SerialExecutor,
+)
+from thresher.cli.main import main
+from thresher.errors import OutputRefusedError, RunFailedError, UsageError
+from thresher.inspect.retry import RetryOptions, retry_run
+
+ROWS = 3000
+
+
+class FullAtThird(JsonlWriter):
+    """Finds no room for the third file while another file exists."""
+
+    def open_writer(self, local_path: str) -> Any:
+        if "-000002-" in os.path.basename(local_path) and Path(f"{self.path}.full").exists():
+            raise OSError(errno.ENOSPC, "no space left on device")
+        return super().open_writer(local_path)
+
+
+class Scene:
+    """A pipeline of three phases over a corpus; its last phase fails at the third unit."""
+
+    def __init__(self, folder: Path) -> None:
+        self.input, self.output = folder / "in.jsonl", folder / "out"
+        self.input.write_text("".join(json.dumps({"n": n, "text": f"text {n}"}) + "\n" for n in range(ROWS)))
+        self.fault = folder / "out.full"
+
+    def pipeline(self, output: Path) -> Pipeline:
+        stages = [GlobalShuffle(3, blocksize=30_000), GlobalSort("n", blocksize=15_000), FullAtThird(str(output))]
+        return Pipeline("phases", stages=[JsonlReader(str(self.input), blocksize=20_000), *stages])
+
+    def run(self, executor: Any, output: Path | None = None) -> RunResult:
+        return self.pipeline(output or self.output).run(executor, progress="none")
+
+    def fail(self) -> None:
+        self.fault.touch()
+        with pytest.raises(RunFailedError, match="disk is full"):
+            self.run(SerialExecutor())
+        self.fault.unlink()
+
+    def files(self, output: Path) -> dict[str, str]:
+        return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in output.glob("*.jsonl")}
+
+    def assert_complete(self) -> None:
+        calm = self.output.with_name("calm")
+        self.run(SerialExecutor(), calm)
+        assert self.files(self.output) == self.files(calm)
+        assert not (self.output / "_thresher" / "phases").exists()
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Scene:
+    return Scene(tmp_path)
+
+
+def ledger_units(output: Path) -> list[str]:
+    lines = [
+        line for path in sorted((output / "_thresher/ledger").glob("*.jsonl")) for line in path.read_text().splitlines()
+    ]
+    return [json.loads(line)["unit"] for line in lines]
+
+
+@pytest.mark.parametrize(
+    "executor", [SerialExecutor(), LocalExecutor(workers=3, memory="1GB")], ids=["serial", "local"]
+)
+def test_a_run_goes_on_in_its_last_phase_on_another_executor_with_other_memory(scene: Scene, executor: Any) -> None:
+    scene.fail()
+    before = ledger_units(scene.output)
+    assert "phase-1-end" in before, "the second phase is complete"
+    result = scene.run(executor)
+    after = ledger_units(scene.output)
+    assert after[: len(before)] == before
+    assert len(set(after)) == len(after), "no unit was done twice"
+    assert result.counts["written"] == ROWS
+    scene.assert_complete()
+
+
+def test_files_that_the_next_phase_has_read_are_removed_and_not_missed(scene: Scene) -> None:
+    scene.fail()
+    phases = scene.output / "_thresher" / "phases"
+    assert not list((phases / "0").iterdir())
+    assert list((phases / "1").glob("*.phase"))
+    scene.run(SerialExecutor())
+    scene.assert_complete()
+
+
+@pytest.mark.parametrize("lost", ["_thresher/phases/1/*.phase", "*.jsonl"])
+def test_a_lost_file_whose_input_is_removed_is_not_passed_over(scene: Scene, lost: str) -> None:
+    if lost == "*.jsonl":
+        scene.run(SerialExecutor())
+    else:
+        scene.fail()
+    next(iter(scene.output.glob(lost))).unlink()
+    with pytest.raises(OutputRefusedError, match="--fresh"):
+        scene.run(SerialExecutor())
+
+
+def test_a_lost_file_of_the_first_phase_is_made_again(scene: Scene) -> None:
+    class FullAtSecondPhase(GlobalSort):
+        def places(self, batch: Any) -> Any:
+            if scene.fault.exists():
+                raise MemoryError("no memory")
+            return super().places(batch)
+
+    def run() -> RunResult:
+        reader = JsonlReader(str(scene.input), blocksize=20_000)
+        stages = [reader, GlobalShuffle(blocksize=30_000), FullAtSecondPhase("n"), JsonlWriter(str(scene.output))]
+        return Pipeline("lost", stages=stages).run(SerialExecutor(), progress="none")
+
+    scene.fault.touch()
+    with pytest.raises(RunFailedError):
+        run()
+    scene.fault.unlink()
+    next(iter(scene.output.glob("_thresher/phases/0/*.phase"))).unlink()
+    assert run().counts["written"] == ROWS
+
+
+def test_a_finished_run_has_nothing_to_do(scene: Scene) -> None:
+    scene.run(SerialExecutor())
+    assert scene.run(SerialExecutor()).status == "nothing-to-do"
+
+
+def test_audit_finds_nothing_and_why_follows_a_document_through_the_phases(
+    scene: Scene, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    recipe = tmp_path / "r.yaml"
+    recipe.write_text(
+        f"name: r\nstages:\n  - JsonlReader: {{file_paths: {scene.input}}}\n  - GlobalShuffle: {{blocksize: 30kB}}\n"
+        f"  - JsonlWriter: {{path: {scene.output}}}\n"
+    )
+    assert main(["run", str(recipe), "--quiet"]) == 0
+    assert main(["audit", str(scene.output)]) == 0
+    capsys.readouterr()
+    assert main(["why", str(scene.output), "--text", "text 1234", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert "globalshuffle-" in json.dumps(found)
+
+
+def test_retry_says_why_it_cannot_add_records_after_the_others_are_in_order(scene: Scene) -> None:
+    scene.run(SerialExecutor())
+    with pytest.raises(UsageError, match="GlobalShuffle needs all documents"):
+        retry_run(SerialExecutor(), scene.pipeline(scene.output), str(scene.output / "_thresher"), RetryOptions())
