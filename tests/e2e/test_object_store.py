@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from thresher import JsonlReader, JsonlWriter, LocalExecutor, ParquetWriter, Pipeline
+from thresher import GlobalShuffle, JsonlReader, JsonlWriter, LocalExecutor, ParquetWriter, Pipeline
 
 pytestmark = pytest.mark.s3
 
@@ -34,6 +34,23 @@ def test_a_run_from_s3_to_s3_commits_and_resumes(bucket: str, s3_options: dict[s
     assert file_system.exists(f"{bucket}/out/_thresher/manifest.jsonl")
     assert not any("/tmp/" in path for path in file_system.find(f"{bucket}/out/_thresher"))
     assert run().status == "nothing-to-do"
+
+
+def test_documents_are_shuffled_from_s3_to_s3(bucket: str, s3_options: dict[str, Any]) -> None:
+    import s3fs
+
+    file_system = s3fs.S3FileSystem(**s3_options, skip_instance_cache=True)
+    lines = [json.dumps({"n": n, "text": "word " * 30}) for n in range(600)]
+    file_system.pipe(f"{bucket}/in/a.jsonl", ("\n".join(lines) + "\n").encode())
+    reader = JsonlReader(f"s3://{bucket}/in", blocksize="20kB", storage_options=s3_options)
+    writer = JsonlWriter(f"s3://{bucket}/shuffled", storage_options=s3_options)
+    stages = [reader, GlobalShuffle(seed=1, blocksize="30kB"), writer]
+    result = Pipeline("cloud", stages=stages).run(LocalExecutor(workers=2), progress="none")
+    written = [line for path in result.output_paths for line in file_system.cat(path).decode().splitlines()]
+    assert written != lines
+    assert sorted(written) == sorted(lines)
+    assert len(result.output_paths) > 2
+    assert not file_system.find(f"{bucket}/shuffled/_thresher/phases")
 
 
 @pytest.mark.parametrize("target", [None, 4000])

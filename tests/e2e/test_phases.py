@@ -7,23 +7,29 @@ import errno
 import hashlib
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from thresher import (
+    DocumentBatch,
     GlobalShuffle,
     GlobalSort,
     JsonlReader,
     JsonlWriter,
     LocalExecutor,
+    ParquetReader,
+    ParquetWriter,
     Pipeline,
+    ProcessingStage,
     RunResult,
     SerialExecutor,
 )
 from thresher.cli.main import main
-from thresher.errors import OutputRefusedError, RunFailedError, UsageError
+from thresher.errors import OutputRefusedError, PlanError, RunFailedError, UsageError
 from thresher.inspect.retry import RetryOptions, retry_run
 
 ROWS = 3000
@@ -155,6 +161,53 @@ def test_audit_finds_nothing_and_why_follows_a_document_through_the_phases(
     assert main(["why", str(scene.output), "--text", "text 1234", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert "globalshuffle-" in json.dumps(found)
+
+
+def test_documents_from_standard_input_are_shuffled_to_standard_output(scene: Scene, tmp_path: Path) -> None:
+    recipe = tmp_path / "r.yaml"
+    stages = "JsonlReader: {file_paths: '-'}", "GlobalShuffle: {blocksize: 30kB}", "JsonlWriter: {path: '-'}"
+    recipe.write_text("name: r\nstages:\n" + "".join(f"  - {stage}\n" for stage in stages))
+    command = [sys.executable, "-m", "thresher", "run", str(recipe), "--quiet"]
+    ended = subprocess.run(command, input=scene.input.read_bytes(), capture_output=True, check=False)
+    assert ended.returncode == 0, ended.stderr.decode()
+    given, found = scene.input.read_bytes().splitlines(), ended.stdout.splitlines()
+    assert found != given
+    assert sorted(found) == sorted(given)
+
+
+def test_columns_of_parquet_files_keep_their_types(tmp_path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    table = pa.table({"n": list(range(200)), "key": ["a", "b"] * 100, "blob": [b"\x00\xff"] * 200, "real": [0.5] * 200})
+    (tmp_path / "in").mkdir()
+    pq.write_table(table, tmp_path / "in" / "0.parquet", row_group_size=50)
+    stages = [
+        ParquetReader(str(tmp_path / "in")),
+        GlobalSort("n", descending=True),
+        ParquetWriter(str(tmp_path / "out")),
+    ]
+    result = Pipeline("types", stages=stages).run(SerialExecutor(), progress="none")
+    assert pq.read_table(result.output_paths[0]).equals(table.take(list(reversed(range(200)))))
+
+
+def test_scores_of_a_pipeline_with_phases_are_not_kept(scene: Scene) -> None:
+    with pytest.raises(PlanError, match="GlobalShuffle puts documents into other units"):
+        scene.pipeline(scene.output).run(SerialExecutor(), keep_scores=True, progress="none")
+
+
+def test_dropped_and_failed_documents_of_all_phases_are_kept(scene: Scene, tmp_path: Path) -> None:
+    class Odd(ProcessingStage[DocumentBatch, DocumentBatch]):
+        def process(self, task: DocumentBatch) -> DocumentBatch:
+            if 1001 in task.values("n"):
+                raise ValueError("not this one")
+            return task.take([row for row, n in enumerate(task.values("n")) if n % 2])
+
+    stages = [JsonlReader(str(scene.input)), GlobalShuffle(), Odd(), JsonlWriter(str(scene.output))]
+    dropped = tmp_path / "dropped"
+    result = Pipeline("odd", stages=stages).run(SerialExecutor(), dropped_to=str(dropped), progress="none")
+    assert (result.counts["dropped"], result.counts["quarantined"]) == (ROWS // 2, 1)
+    assert sum(len(path.read_text().splitlines()) for path in dropped.glob("*.jsonl")) == ROWS // 2
 
 
 def test_retry_says_why_it_cannot_add_records_after_the_others_are_in_order(scene: Scene) -> None:

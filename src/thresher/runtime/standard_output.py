@@ -73,7 +73,7 @@ class StandardOutput:
     def committed(self, unit: Unit, record: Any) -> None:
         """Mark a unit as committed, and copy the files that no open unit precedes."""
         self._committed.add(unit.id)
-        if record.outputs:
+        if record.outputs and not record.handed_on:
             heapq.heappush(self._waiting, (unit.order, [file.path for file in record.outputs]))
         while self._open and self._open[0][1] in self._committed:
             self._committed.discard(heapq.heappop(self._open)[1])

@@ -135,6 +135,12 @@ def check_keeps_scores(stages: Sequence[Stage]) -> None:
         raise PlanError(
             "keep_scores: scores are kept with the units of a reader and a writer, and one of them is missing"
         )
+    boundary = next((stage for stage in stages if isinstance(stage, PhaseWriter)), None)
+    if boundary is not None:
+        raise PlanError(
+            f"keep_scores: scores are kept with the units of the input, and {boundary.name} puts documents into other "
+            f"units; leave it out, or put {boundary.name} into a pipeline of its own"
+        )
     if not any(rules_of(stage) for stage in stages):
         raise PlanError("keep_scores: no stage here finds scores; ScoreFilter and Score do. Leave it out")
 
