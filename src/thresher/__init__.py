@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from thresher.stages.corpus.group_by import GroupBy
     from thresher.stages.corpus.reduce import ReduceStage
     from thresher.stages.corpus.shuffle import ShuffleStage
+    from thresher.stages.corpus.top_k import TopK
     from thresher.stages.io.jsonl.reader import JsonlReader
     from thresher.stages.io.jsonl.writer import JsonlWriter
     from thresher.stages.io.parquet.reader import ParquetReader
@@ -189,6 +190,7 @@ __all__ = [
     "TokenCountFilter",
     "TokenCounter",
     "TokenizerFertilityFilter",
+    "TopK",
     "UnicodeNormalizer",
     "UnicodeReformatter",
     "UnigramLogProbFilter",

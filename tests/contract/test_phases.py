@@ -27,6 +27,7 @@ from thresher import (
     ScoreFilter,
     SerialExecutor,
     ShuffleStage,
+    TopK,
     WordCountFilter,
 )
 
@@ -85,6 +86,7 @@ STAGES: dict[str, Callable[[], list[Any]]] = {
     "sort": lambda: [GlobalSort("key", blocksize=SMALL)],
     "groups": lambda: [GroupBy("key", {"documents": "count", "least": "min(n)", "mean": "mean(n)"}, 4_000)],
     "words": lambda: [WordCount()],
+    "best": lambda: [TopK("key", k=123, blocksize=SMALL)],
     "filter, shuffle, filter, sort": lambda: [
         ScoreFilter(WordCountFilter(min_words=3, max_words=100)),
         GlobalShuffle(blocksize=SMALL),
@@ -131,6 +133,22 @@ def test_a_sort_orders_the_corpus_and_leaves_equal_documents_in_input_order(
     run(SerialExecutor(), corpus, tmp_path / "out", GlobalSort(by, descending, blocksize=SMALL))
     found = documents(tmp_path / "out")
     assert found == sorted(sorted(found, key=lambda d: d["id"]), key=lambda d: d[by], reverse=descending)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kept"),
+    [({"k": 77}, 77), ({"share": 0.1}, FILES * ROWS // 10), ({"k": 0}, 0), ({"k": 10**6}, FILES * ROWS)],
+)
+@pytest.mark.parametrize("smallest", [False, True])
+def test_the_best_documents_are_kept_and_the_others_dropped_with_a_reason(
+    corpus: Path, tmp_path: Path, arguments: dict[str, Any], kept: int, smallest: bool
+) -> None:
+    stage = TopK("key", smallest=smallest, blocksize=SMALL, **arguments)
+    result = run(SerialExecutor(), corpus, tmp_path / "out", stage)
+    whole = [json.loads(line) for path in sorted(corpus.iterdir()) for line in path.read_text().splitlines()]
+    assert documents(tmp_path / "out") == sorted(whole, key=lambda d: d["key"], reverse=not smallest)[:kept]
+    assert result.counts["dropped"] == FILES * ROWS - kept
+    assert result.drop_reasons == ({"TopK-read/rank": FILES * ROWS - kept} if kept < FILES * ROWS else {})
 
 
 def test_groups_count_every_document(corpus: Path, tmp_path: Path) -> None:

@@ -9,11 +9,13 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.memory_room import memory_beside_this_process
 from thresher import (
     DocumentBatch,
     GlobalShuffle,
@@ -88,13 +90,17 @@ def ledger_units(output: Path) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "executor", [SerialExecutor(), LocalExecutor(workers=3, memory="1GB")], ids=["serial", "local"]
+    "executor",
+    [SerialExecutor, lambda: LocalExecutor(workers=3, memory=memory_beside_this_process(600 * 10**6))],
+    ids=["serial", "local"],
 )
-def test_a_run_goes_on_in_its_last_phase_on_another_executor_with_other_memory(scene: Scene, executor: Any) -> None:
+def test_a_run_goes_on_in_its_last_phase_on_another_executor_with_other_memory(
+    scene: Scene, executor: Callable[[], Any]
+) -> None:
     scene.fail()
     before = ledger_units(scene.output)
     assert "phase-1-end" in before, "the second phase is complete"
-    result = scene.run(executor)
+    result = scene.run(executor())
     after = ledger_units(scene.output)
     assert after[: len(before)] == before
     assert len(set(after)) == len(after), "no unit was done twice"

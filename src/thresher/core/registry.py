@@ -52,6 +52,7 @@ _BUILT_IN: dict[Kind, dict[str, str]] = {
         "GlobalShuffle": f"{_CORPUS}.global_shuffle:GlobalShuffle",
         "GlobalSort": f"{_CORPUS}.global_sort:GlobalSort",
         "GroupBy": f"{_CORPUS}.group_by:GroupBy",
+        "TopK": f"{_CORPUS}.top_k:TopK",
     },
     "filter": {
         "C4ParagraphFilter": f"{_RULES}.lines.paragraphs:C4ParagraphFilter",

@@ -93,6 +93,7 @@ def needed(tmp_path: Path) -> dict[str, Any]:
         "label": "__label__hq",
         "patterns": ["a"],
         "by": "text",
+        "k": 1,
     }
 
 
@@ -101,6 +102,7 @@ def arguments_of(entry: Entry, needed: dict[str, Any]) -> dict[str, Any]:
         "HistogramFilter": ["histogram_file"],
         "PerExtensionFilter": ["metadata_file"],
         "TokenCountFilter": ["tokenizer"],
+        "TopK": ["k"],
         "UrlBlocklistFilter": ["domains"],
     }
     required = [p.name for p in parameters_of(entry.load()).values() if p.default is REQUIRED]

@@ -251,9 +251,9 @@ class Flow:
 
     def _parsed(self, step: Step, batch: RecordTask) -> list[Sized]:
         tally, items = self._tally_of(step.stage), batch.num_items
-        outcome = Outcome([batch] if items else [], failed=batch.take_failed())
+        outcome = Outcome([batch] if items else [], dropped=batch.take_dropped(), failed=batch.take_failed())
         give_id(batch, self._order.unit.id if self._order.unit is not None else "")
-        found = items + sum(rows.total for rows in outcome.failed)
+        found = items + sum(rows.total for rows in outcome.failed) + sum(len(rows.batch) for rows in outcome.dropped)
         source = self._plan.stages[step.stage]
         if not isinstance(source, PhaseReader):
             self._report.tally.read += found

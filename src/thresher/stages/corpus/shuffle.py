@@ -77,6 +77,8 @@ class _Range(msgspec.Struct, array_like=True):
 
     start: Any
     end: Any
+    note: Any = None
+    """What else the stage wants to know when it reads the range."""
 
 
 class ShuffleReader(PhaseReader[DocumentBatch]):
@@ -97,13 +99,22 @@ class ShuffleReader(PhaseReader[DocumentBatch]):
             with open_read(file.path, storage_options=done.storage_options) as opened:
                 indexes.append(read_index(opened, file.nbytes, number, self.stage.place_type))
         index = merge_indexes(indexes, self.stage.place_type)
+        note = self.note(index.blocks, done)
         paths = msgspec.msgpack.encode([file.path for file in done.files])
         path = done.keep(_INDEX_FILE, len(paths).to_bytes(8, "little") + paths + index.blocks.tobytes())
         stem = type(self.stage).__name__.lower()
         return [
-            done.unit(number, [Piece(path, _range_text(found), nbytes)], nbytes, stem)
+            done.unit(number, [Piece(path, _range_text(found, note), nbytes)], nbytes, stem)
             for number, (found, nbytes) in enumerate(ranges_of(index.marks, self.stage.blocksize))
         ]
+
+    def note(self, blocks: Any, done: PhaseFolder) -> Any:
+        """Return what each unit has to know of all documents, as plain data; see `note_of`."""
+
+    @staticmethod
+    def note_of(unit: Unit) -> Any:
+        """Return what `note` returned when the unit was listed."""
+        return msgspec.json.decode(unit.pieces[0].relative, type=_Range).note
 
     def read(self, unit: Unit, context: ReadContext) -> Iterator[SourceItem]:
         """Yield the documents of a range in order."""
@@ -112,7 +123,7 @@ class ShuffleReader(PhaseReader[DocumentBatch]):
         (piece,) = unit.pieces
         paths, blocks = self._index(piece.path)
         found = msgspec.json.decode(piece.relative, type=_Range)
-        bounds = (value.encode("latin-1") if isinstance(value, str) else value for value in (found.start, found.end))
+        bounds = (from_json(found.start), from_json(found.end))
 
         def open_file(number: int) -> BinaryIO:
             return open_read(paths[number], storage_options=self.storage_options)
@@ -141,13 +152,19 @@ class ShuffleReader(PhaseReader[DocumentBatch]):
         return self._loaded[1]
 
 
-def _range_text(found: Any) -> str:
+def _range_text(found: Any, note: Any) -> str:
     """Return a range of places as JSON."""
-    return msgspec.json.encode(_Range(*map(_bound, found))).decode()
+    start, end = found
+    return msgspec.json.encode(_Range(as_json(start), as_json(end), note)).decode()
 
 
-def _bound(place: Any) -> Any:
-    """Return a place as a value of JSON; the other way is in `read`."""
+def as_json(place: Any) -> Any:
+    """Return a place as a value of JSON."""
     if place is None:
         return None
     return place.decode("latin-1") if isinstance(place, bytes) else int(place)
+
+
+def from_json(place: Any) -> Any:
+    """Return the place that `as_json` made a value of JSON of."""
+    return place.encode("latin-1") if isinstance(place, str) else place

@@ -262,12 +262,49 @@ def read_range(
             yield batch.pick(np.argsort(np.concatenate([places for _, places in found]), kind="stable"))
 
 
+def kth_place(blocks: Any, k: int, places_of: Callable[[Any], Places]) -> tuple[Any, int] | None:
+    """Return the place of the `k`-th document in order, and how many documents of that place are among the first `k`;
+    `None` if there are not so many. `places_of` reads the places of a block, which few blocks need."""
+    if k > int(blocks["records"].sum()):
+        return None
+    edges = np.unique(np.concatenate([blocks["first"], blocks["last"]]))
+    by_first, by_last = np.argsort(blocks["first"], kind="stable"), np.argsort(blocks["last"], kind="stable")
+    surely, maybe = (
+        np.concatenate(([0], np.cumsum(blocks["records"][order])))[np.searchsorted(blocks[key][order], edges, "right")]
+        for key, order in (("last", by_last), ("first", by_first))
+    )
+    high = edges[int(np.argmax(surely >= k))]
+    certain = edges[maybe < k]
+    doubtful = blocks[(blocks["first"] <= high) & (blocks["last"] > certain[-1] if len(certain) else True)]
+    before = int(blocks["records"][blocks["last"] <= certain[-1]].sum()) if len(certain) else 0
+    single = doubtful["first"] == doubtful["last"]
+    read = [places_of(block) for block in doubtful[~single]]
+    places = np.concatenate([doubtful["first"][single], *read])
+    weights = np.concatenate([doubtful["records"][single], *(np.ones(len(one), dtype=np.int64) for one in read)])
+    order = np.argsort(places, kind="stable")
+    places, reached = places[order], before + np.cumsum(weights[order])
+    place = places[int(np.argmax(reached >= k))]
+    smaller = places < place
+    return place, k - (int(reached[smaller][-1]) if smaller.any() else before)
+
+
+def read_places(block: Any, file: BinaryIO, place_type: str) -> Places:
+    """Return the places of the documents of a block."""
+    return _unpacked(block, file, place_type)[0]
+
+
+def _unpacked(block: Any, file: BinaryIO, place_type: str) -> tuple[Places, memoryview]:
+    """Return the places of a block, and its documents as bytes."""
+    file.seek(int(block["offset"]))
+    content = memoryview(zstandard.ZstdDecompressor().decompress(file.read(int(block["length"]))))
+    size = np.dtype(place_type).itemsize * int(block["records"])
+    return np.frombuffer(content[:size], dtype=place_type), content[size:]
+
+
 def _read(
     blocks: Any, open_file: Callable[[int], BinaryIO], place_type: str, are_wanted: Callable[[Places], Any]
 ) -> Iterator[tuple[DocumentBatch, Places]]:
     """Yield the wanted documents of blocks, with their places."""
-    unpack = zstandard.ZstdDecompressor()
-    width = np.dtype(place_type).itemsize
     opened = -1
     with contextlib.ExitStack() as stack:
         for block in blocks:
@@ -275,12 +312,10 @@ def _read(
                 stack.close()
                 opened = int(block["file"])
                 file = stack.enter_context(contextlib.closing(open_file(opened)))
-            file.seek(int(block["offset"]))
-            content = memoryview(unpack.decompress(file.read(int(block["length"]))))
-            places = np.frombuffer(content[: width * int(block["records"])], dtype=place_type)
+            places, content = _unpacked(block, file, place_type)
             inside = are_wanted(places)
             if inside.any():
-                batch = decode_block(content[places.nbytes :])
+                batch = decode_block(content)
                 yield (batch, places) if inside.all() else (batch.pick(np.flatnonzero(inside)), places[inside])
 
 

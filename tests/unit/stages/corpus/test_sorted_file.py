@@ -97,6 +97,26 @@ def test_a_place_with_too_many_documents_is_read_in_a_stream_and_stays_in_input_
     assert [one for wanted, _ in ranges for one in read(wanted, index, tmp_path / "file", 20_000)] == in_order(batches)
 
 
+@settings(deadline=None, max_examples=60)
+@given(PLACES, st.integers(1, 200), st.sampled_from([1, 800, 2**20]))
+def test_the_place_of_the_kth_document_is_found_in_a_few_blocks(
+    tmp_path_factory: pytest.TempPathFactory, batches: list[list[int]], k: int, buffer: int
+) -> None:
+    path = tmp_path_factory.mktemp("sorted") / "file"
+    index = written(path, batches, buffer)
+    flat = sorted(place for places in batches for place in places)
+
+    def places_of(block: Any) -> Any:
+        with path.open("rb") as file:
+            return sf.read_places(block, file, PLACE)
+
+    found = sf.kth_place(index.blocks, k, places_of)
+    if k > len(flat):
+        assert found is None
+    else:
+        assert found == (flat[k - 1], k - sum(place < flat[k - 1] for place in flat))
+
+
 def test_a_file_that_was_cut_short_is_refused(tmp_path: Path) -> None:
     written(tmp_path / "file", [[1, 2, 3]])
     content = (tmp_path / "file").read_bytes()[:-3]
