@@ -117,7 +117,7 @@ def test_a_field_that_no_record_has_is_named_in_the_report(tmp_path: Path, form:
     stage = {"reader": reader, "writer": writer}[where].name
     # A Parquet reader leaves out the columns that no writer keeps, so that the writer cannot know their names.
     hint = "" if (form, where) == ("parquet", "writer") else " Did you mean 'id'?"
-    told = f"{stage}.fields: no record has the field 'idd'.{hint}"
+    told = f"{stage}: no record has the field 'idd'.{hint}"
     assert result.to_dict()["warnings"] == [told]
     assert f"warning: {told}" in summary_text(result.to_dict(), color=False)
     assert all(not entry["user_counts"] for entry in result.stages)

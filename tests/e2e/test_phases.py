@@ -20,6 +20,7 @@ from thresher import (
     DocumentBatch,
     GlobalShuffle,
     GlobalSort,
+    GroupBy,
     JsonlReader,
     JsonlWriter,
     LocalExecutor,
@@ -29,6 +30,7 @@ from thresher import (
     ProcessingStage,
     RunResult,
     SerialExecutor,
+    TopK,
 )
 from thresher.cli.main import main
 from thresher.errors import OutputRefusedError, PlanError, RunFailedError, UsageError
@@ -195,6 +197,13 @@ def test_columns_of_parquet_files_keep_their_types(tmp_path: Path) -> None:
     ]
     result = Pipeline("types", stages=stages).run(SerialExecutor(), progress="none")
     assert pq.read_table(result.output_paths[0]).equals(table.take(list(reversed(range(200)))))
+
+
+@pytest.mark.parametrize("stage", [GlobalSort("nn"), TopK("nn", k=ROWS), GroupBy("nn")], ids=lambda stage: stage.name)
+def test_a_column_that_no_document_has_is_said_in_the_report(scene: Scene, stage: Any) -> None:
+    stages = [JsonlReader(str(scene.input)), stage, JsonlWriter(str(scene.output))]
+    result = Pipeline("misspelt", stages=stages).run(SerialExecutor(), progress="none")
+    assert "'nn'" in str(result.to_dict()["warnings"])
 
 
 def test_scores_of_a_pipeline_with_phases_are_not_kept(scene: Scene) -> None:

@@ -116,7 +116,7 @@ class StageTally(msgspec.Struct, array_like=True, gc=False):
                 field, _, hint = name.removeprefix(_WITHOUT).rpartition("\n")
                 records[field] = records.get(field, 0) + n
                 hints[field] = hints.get(field) or hint
-        return {field: hint for field, hint in hints.items() if records[field] == self.out_docs}
+        return {field: hint for field, hint in hints.items() if records[field] == (self.out_docs or self.merged)}
 
     def note_splits(self, count: int, smallest: int) -> None:
         """Add that memory ran out `count` times, and that calls got as few as `smallest` records."""

@@ -147,7 +147,7 @@ def _by_reason(names: tuple[str, ...], tally: Tally, field: str) -> dict[str, in
 
 def _missing_fields(names: tuple[str, ...], tally: Tally) -> list[str]:
     return [
-        f"{names[number]}.fields: no record has the field {field!r}.{hint}"
+        f"{names[number]}: no record has the field {field!r}.{hint}"
         for number, stage in sorted(tally.stages.items())
         for field, hint in stage.missing_fields().items()
     ]

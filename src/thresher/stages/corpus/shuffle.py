@@ -14,6 +14,7 @@ from thresher.core.files.filesystem import open_read
 from thresher.core.phases import PhaseFolder, PhaseReader, PhaseStage, PhaseWriter
 from thresher.core.source import SourceItem
 from thresher.core.unit import Piece, Unit
+from thresher.stages.io.missing_fields import count_missing, missing_in
 
 if TYPE_CHECKING:
     from thresher.core.source import ReadContext
@@ -64,12 +65,28 @@ class ShuffleWriter(PhaseWriter[DocumentBatch]):
             raise ValueError(f"places() returned an array of shape {places.shape} for {len(batch)} documents")
         return places.astype(self.stage.place_type)
 
+    def fitting(self, batch: DocumentBatch) -> DocumentBatch:
+        """Return the batch without documents on which the stage raises, and count columns that no document has."""
+        missing = [name for name in self.inputs()[1] if _lacks(batch, name)]
+        fitting: DocumentBatch = super().fitting(batch)
+        if missing:
+            count_missing(self, missing, fitting.columns, len(fitting))
+        return fitting
+
     def open_writer(self, local_path: str) -> SortedFileWriter:
         """Return the writer for one unit."""
         from thresher.stages.corpus.sorted_file import SortedFileWriter
 
         mark_bytes = max(1, self.stage.blocksize // _MARKS_PER_UNIT)
         return SortedFileWriter(local_path, self.take_prepared, self.stage.place_type, (self.buffer_bytes, mark_bytes))
+
+
+def _lacks(batch: DocumentBatch, name: str) -> bool:
+    """Return True if no document of a batch has a column."""
+    raw = batch.lines_with(name)
+    if raw is not None:
+        return bool(missing_in(raw.lines(), [name]))
+    return batch.raw_lines is None and name not in batch.columns
 
 
 class _Range(msgspec.Struct, array_like=True):
