@@ -82,6 +82,19 @@ def test_ranges_do_not_depend_on_how_much_a_writer_holds(
     assert ranges[0] == ranges[1] == ranges[2]
 
 
+def test_ranges_do_not_depend_on_whether_a_change_is_in_the_line_already(tmp_path: Path) -> None:
+    changed = batch_of(list(range(200))).replace("added", ["y" * (n % 40) for n in range(200)])
+    in_lines = DocumentBatch.from_lines(RawLines.join(changed.json_lines()), changed.ids)  # type: ignore[arg-type]  # it has ids
+    marks = []
+    for number, batch in enumerate((changed, in_lines)):
+        path = tmp_path / str(number)
+        writer = sf.SortedFileWriter(str(path), lambda b: np.array(b.values("place"), dtype=PLACE), PLACE, (2**20, 300))
+        writer.write(batch)
+        with path.open("rb") as file:
+            marks.append(sf.read_index(file, writer.close().nbytes, 0, PLACE).marks.tolist())
+    assert marks[0] == marks[1]
+
+
 def test_a_place_with_too_many_documents_is_read_in_a_stream_and_stays_in_input_order(tmp_path: Path) -> None:
     batches = [[5] * 4000, [1, 5, 9] * 100]
     index = written(tmp_path / "file", batches, buffer_bytes=50_000)
