@@ -7,6 +7,7 @@ import errno
 import hashlib
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -148,6 +149,21 @@ def test_a_lost_file_of_the_first_phase_is_made_again(scene: Scene) -> None:
     scene.fault.unlink()
     next(iter(scene.output.glob("_thresher/phases/0/*.phase"))).unlink()
     assert run().counts["written"] == ROWS
+
+
+def test_an_interrupt_in_the_second_phase_says_which_phases_are_done(
+    scene: Scene, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Interrupted(ProcessingStage[DocumentBatch, DocumentBatch]):
+        def process(self, task: DocumentBatch) -> DocumentBatch:
+            os.kill(os.getpid(), signal.SIGINT)
+            return task
+
+    reader = JsonlReader(str(scene.input), blocksize=20_000)
+    stages = [reader, GlobalShuffle(blocksize=30_000), Interrupted(), JsonlWriter(str(scene.output))]
+    with pytest.raises(KeyboardInterrupt):
+        Pipeline("interrupted", stages=stages).run(SerialExecutor())
+    assert "1 phase of 2 done, and a part of the next. Run the same command again to go on" in capsys.readouterr().err
 
 
 def test_a_finished_run_has_nothing_to_do(scene: Scene) -> None:

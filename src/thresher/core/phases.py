@@ -19,9 +19,6 @@ from thresher.credentials import message_of
 if TYPE_CHECKING:
     from thresher.core.files.filesystem import StorageOptions
 
-_FIRST = 1
-"""Number of the phase that reads the input, for users."""
-
 
 class PhaseFile(NamedTuple):
     """A committed file of a phase."""
@@ -30,8 +27,6 @@ class PhaseFile(NamedTuple):
     """Local path or URL."""
     nbytes: int
     """Size of the file."""
-    records: int
-    """Number of records that went into it."""
 
 
 class PhaseFolder(NamedTuple):
@@ -54,7 +49,7 @@ class PhaseFolder(NamedTuple):
 
 def phase_source(phase: int) -> str:
     """Return the name that stands for a file in the ids of units of a later phase."""
-    return f"phase {phase + _FIRST}"
+    return f"phase {phase + 1}"
 
 
 class PhaseWriter(SinkStage[In, Task]):

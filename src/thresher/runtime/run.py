@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from thresher.core.arguments.options import RunOptions
+from thresher.core.arguments.sizes import counted
 from thresher.core.files.filesystem import STANDARD_STREAM
 from thresher.core.phases import PhaseReader
 from thresher.core.planning.fingerprint import fingerprint, tasks_digest
@@ -277,8 +278,11 @@ class Attempt:
         driver.raise_if_over_budget()
         done = _input_units(self._run)
         resumes = "to go on" if self._run.run_dir else "to start over: this run keeps no run folder"
-        units = f"{done:,} of {max(work.total, done):,} units"
-        self.progress.message(f"{driver.stop_reason}; {units} are done. Run the same command again {resumes}.")
+        so_far = f"{done:,} of {max(work.total, done):,} units are done"
+        now = driver.snapshot()
+        if now.phase > 1:
+            so_far = f"{counted(now.phase - 1, 'phase')} of {now.phases} done, and a part of the next"
+        self.progress.message(f"{driver.stop_reason}; {so_far}. Run the same command again {resumes}.")
         try:
             interrupts.raise_if_any()
         except (KeyboardInterrupt, SystemExit) as end:

@@ -34,21 +34,32 @@ class _Head(msgspec.Struct, array_like=True):
 _HEAD = msgspec.msgpack.Decoder(_Head)
 
 
+def with_settled_lines(batch: DocumentBatch) -> DocumentBatch:
+    """Return the batch with all changes in its lines, where it has lines.
+
+    The size of a document must not depend on when its line was changed: a stage that a worker crashed in may get its
+    records one by one.
+    """
+    if batch.raw_lines is None or batch.untouched:
+        return batch
+    assert batch.ids is not None, "documents of a run have ids"
+    return DocumentBatch.from_lines(RawLines.join(batch.json_lines()), batch.ids)
+
+
 def encode_block(batch: DocumentBatch) -> bytes:
     """Return documents that have ids as bytes."""
-    ids, is_table = batch.ids, batch.raw_lines is None
+    batch = with_settled_lines(batch)
+    ids, raw = batch.ids, batch.raw_lines
     assert ids is not None, "documents of a run have ids"
     which = ids.which if len(ids.sources) > 1 else None
     content: list[Any] = [ids.positions, *([] if which is None else [which])]
-    if is_table:
+    if raw is None:
         content.append(_ipc(batch.to_pyarrow()))
     else:
-        raw = batch.raw_lines if batch.untouched else RawLines.join(batch.json_lines())
-        assert raw is not None, "there are lines"
         content += [raw.ends - raw.starts, raw.blob()]
     parts = [part.tobytes() if isinstance(part, np.ndarray) else part for part in content]
     lengths = tuple(memoryview(part).nbytes for part in parts)
-    head = msgspec.msgpack.encode(_Head(len(batch), is_table, ids.sources, which is not None, ids.suffixes, lengths))
+    head = msgspec.msgpack.encode(_Head(len(batch), raw is None, ids.sources, which is not None, ids.suffixes, lengths))
     return b"".join([len(head).to_bytes(8, "little"), head, *parts])
 
 

@@ -177,7 +177,8 @@ class Plan:
         Initial tasks are units of their own: there a call takes the tasks that are ready, and is repeated by unit if
         necessary.
         """
-        has_reader = self.source is not None or op.steps[0].stage >= self.phase_starts[-1] > 0
+        later_phases = self.phase_starts[1:]
+        has_reader = self.source is not None or (bool(later_phases) and op.steps[0].stage >= later_phases[0])
         return has_reader and self._groups_tasks(op)
 
     def packs_tasks(self, op: Op) -> bool:

@@ -315,7 +315,7 @@ class OpenRun:
             return []
         folder = self.target.phase_folder(phase - 1)
         records = sorted((r for r in self._records.values() if r.handed_on and r.phase == phase - 1), key=_by_order)
-        files = [PhaseFile(join(folder, f.path), f.bytes, f.records) for record in records for f in record.outputs]
+        files = [PhaseFile(join(folder, f.path), f.bytes) for record in records for f in record.outputs]
         store = self.target.store(folder)
 
         def keep(name: str, content: bytes) -> str:

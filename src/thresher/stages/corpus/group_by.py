@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from thresher.core.source import FileFacts, ReadContext
     from thresher.core.unit import Unit
 
-_PARTS = {"count": ("sum",), "sum": ("sum",), "min": ("min",), "max": ("max",), "mean": ("sum", "sum")}
-"""How partial values of a function are put together: `mean` has a sum and a count."""
+_MERGED_BY = {"count": "sum", "sum": "sum", "min": "min", "max": "max", "mean": "sum"}
+"""How partial values of a function are put together; `mean` has two of them, a sum and a count."""
 _ONE, _AS_FLOAT = "\0one", "\0float"
 """Names of columns that no document has."""
 _CALL = re.compile(r"(\w+)\((.+)\)")
@@ -110,7 +110,7 @@ class GroupBy(ShuffleStage):
             if function == "mean":
                 found += [(f"{name}\0sum", "sum"), (f"{name}\0count", "sum")]
             else:
-                found.append((name, _PARTS[function][0]))
+                found.append((name, _MERGED_BY[function]))
         return found
 
     def _renamed(self, grouped: pa.Table, wanted: list[tuple[str, str]]) -> pa.Table:
@@ -129,9 +129,9 @@ def _parsed(name: str, text: Any) -> tuple[str, str]:
     if text == "count":
         return "count", ""
     found = _CALL.fullmatch(text) if isinstance(text, str) else None
-    if found is None or found[1] not in _PARTS or found[1] == "count":
+    if found is None or found[1] not in _MERGED_BY or found[1] == "count":
         legal = "count, sum(column), min(column), max(column), mean(column)"
-        hint = nearest(found[1], _PARTS) if found is not None else ""
+        hint = nearest(found[1], _MERGED_BY) if found is not None else ""
         raise UsageError(f"GroupBy.aggregations: {name}: {text!r} is not one of {legal}.{hint}")
     return found[1], found[2]
 

@@ -19,8 +19,7 @@ import numpy.typing as npt
 import zstandard
 
 from thresher.core.documents.batch import DocumentBatch, concat_batches
-from thresher.core.documents.blocks import decode_block, encode_block
-from thresher.core.documents.records import RawLines
+from thresher.core.documents.blocks import decode_block, encode_block, with_settled_lines
 from thresher.stages.io.local_file_writer import LocalFile
 
 if TYPE_CHECKING:
@@ -90,7 +89,7 @@ class SortedFileWriter:
     def write(self, batch: DocumentBatch) -> None:
         """Add documents."""
         self._places.append(self._places_of(batch))
-        batch = _as_written(batch)
+        batch = with_settled_lines(batch)
         sizes = batch.record_sizes()
         self._sizes.append(np.full(len(batch), ROW_BYTES, dtype=np.int64) if sizes is None else sizes)
         self._batches.append(batch)
@@ -142,15 +141,6 @@ class SortedFileWriter:
     def abort(self) -> None:
         """Remove the file."""
         self._file.abort()
-
-
-def _as_written(batch: DocumentBatch) -> DocumentBatch:
-    """Return the batch with changes in its lines, so that the size of a document does not depend on when its line was
-    changed: a stage that a worker crashed in may get its records one by one."""
-    if batch.raw_lines is None or batch.untouched:
-        return batch
-    assert batch.ids is not None, "documents of a run have ids"
-    return DocumentBatch.from_lines(RawLines.join(batch.json_lines()), batch.ids)
 
 
 def cuts(sizes: npt.NDArray[np.int64], nbytes: int) -> Iterator[tuple[int, int]]:
