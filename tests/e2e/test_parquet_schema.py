@@ -111,13 +111,14 @@ def test_the_first_unit_settles_the_schema_also_when_it_ends_last(tmp_path: Path
 
     @processing_stage(name="wait")
     def wait(batch: DocumentBatch) -> DocumentBatch:
-        if batch.ids is not None and batch.ids.source_at(0)[1].endswith("0.jsonl"):
-            import time
+        import time
 
+        if batch.ids is not None and batch.ids.source_at(0)[1].endswith("0.jsonl"):
             out, deadline = Path(str(tmp_path / "slow")), time.monotonic() + 60
             while len(list((out / "_thresher" / "parts").glob("*.parquet"))) < len(UNITS) - 1:
                 assert time.monotonic() < deadline, "the other units were not committed"
                 time.sleep(0.01)
+        time.sleep(0.05)  # too long to be given to a busy worker in advance: no unit waits behind the first
         return batch
 
     reader = JsonlReader(str(source), files_per_partition=1)
