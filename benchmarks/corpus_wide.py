@@ -1,58 +1,90 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stages that need the whole corpus against Ray Data on the same two cores: a global shuffle, and a count by key.
+"""Stages that need the whole corpus, on two cores: a global shuffle against Ray Data, and a count by key against Ray
+Data, DuckDB and Polars; then time and memory of our shuffle at one, four and sixteen times the data.
 
-Start-up is included on both sides, every output is fresh, and ours keeps its ledger. The memory of our shuffle is
-measured at one and at four times the data.
+Start-up is included on all sides, every output is fresh, and ours keeps its ledger.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
 from corpus import corpus_folder, folder_bytes
 from harness import Command, compile_sources, interleave, options, scratch, thresher_run, warm_cache
-from ray_executor import several
+from peers import SCRIPTS, TABLES, available
 from tables import Spread, print_table, print_target, ratios, write_results
 
 RECIPES = {"shuffle": ("global shuffle", "shuffle"), "count": ("count by key", "count_by_key")}
 MEMORY = "1GB"
+GROWTH = (1, 4, 16)
+RAY = "Ray Data"
 
 
 def main() -> None:
     chosen = options(__doc__, repeats=3)
     corpus = corpus_folder(chosen.quick)
-    source = corpus if chosen.quick else several(corpus)
+    source = corpus if chosen.quick else times(corpus, 4)
     compile_sources()
     warm_cache(source)
     rows, results = [], {}
     for work, (title, recipe) in RECIPES.items():
         ours = thresher_run("thresher", recipe, source, scratch(f"corpus-{work}"), "--memory", MEMORY)
-        output = scratch(f"corpus-{work}-ray")
-        script = Path(__file__).with_name("peer_scripts") / "ray_data_corpus.py"
-        ray = Command("Ray Data", [sys.executable, script, work, source, output], output, hides_cpu=True)
-        measured = interleave([ours, ray], chosen.repeats)
+        others = [_ray(work, source), *(_tables(source) if work == "count" and available(TABLES) else [])]
+        measured = interleave([ours, *others], chosen.repeats)
         walls = {label: [one.wall_s for one in runs] for label, runs in measured.items()}
-        times = ratios(walls["Ray Data"], walls["thresher"])
-        rows.append([title, Spread.of(walls["thresher"]).show(), Spread.of(walls["Ray Data"]).show(), times.show(1)])
         results[work] = walls
-        print_target(f"{title}, times as fast as Ray Data", "at least 3", times.median, times.median >= 3)
+        for other in others:
+            faster = ratios(walls[other.label], walls["thresher"])
+            shown = Spread.of(walls["thresher"]).show(), Spread.of(walls[other.label]).show(), faster.show(2)
+            rows.append([title, other.label, *shown])
+            least = 3 if other.label == RAY else 0.5
+            wanted = f"at least {least:g}"
+            print_target(f"{title}, times as fast as {other.label}", wanted, faster.median, faster.median >= least)
     megabytes = folder_bytes(source) / 1e6
-    print_table(f"{megabytes:.0f} MB, two cores, s, median (min..max)", ["", "thresher", "Ray Data", "times"], rows)
-    peaks = _peaks(corpus, source)
-    for name, peak in peaks.items():
-        print(f"  peak memory of the shuffle of {name}: {peak / 1e6:.0f} MB of {MEMORY}")
-    write_results("corpus_wide", {"bytes": folder_bytes(source), "wall_s": results, "peak_bytes": peaks})
+    print_table(
+        f"{megabytes:.0f} MB, two cores, s, median (min..max)", ["", "other", "thresher", "other", "times"], rows
+    )
+    growth = _growth(corpus, GROWTH[:2] if chosen.quick else GROWTH)
+    write_results("corpus_wide", {"bytes": folder_bytes(source), "wall_s": results, "growth": growth})
 
 
-def _peaks(one: Path, four: Path) -> dict[str, int]:
-    """Return the peak memory of a shuffle of two folders."""
-    peaks = {}
-    for folder in dict.fromkeys((one, four)):
-        command = thresher_run("thresher", "shuffle", folder, scratch("corpus-peak"), "--memory", MEMORY)
+def times(corpus: Path, copies: int) -> Path:
+    """Return a folder with each file of the corpus several times."""
+    folder = scratch(f"{corpus.name}-{copies}")
+    folder.mkdir()
+    for path in sorted(corpus.iterdir()):
+        for number in range(copies):
+            os.link(path, folder / f"{number:02d}-{path.name}")
+    return folder
+
+
+def _ray(work: str, source: Path) -> Command:
+    output = scratch(f"corpus-{work}-ray")
+    return Command(RAY, [sys.executable, SCRIPTS / "ray_data_corpus.py", work, source, output], output, hides_cpu=True)
+
+
+def _tables(source: Path) -> list[Command]:
+    commands = []
+    for label, tool in (("DuckDB", "duckdb"), ("Polars", "polars")):
+        output = scratch(f"corpus-count-{tool}")
+        commands.append(Command(label, [TABLES.python, SCRIPTS / "table_count.py", tool, source, output], output))
+    return commands
+
+
+def _growth(corpus: Path, copies: tuple[int, ...]) -> dict[str, dict[str, float]]:
+    """Shuffle more and more data with the same memory, once each: time, and peak memory of all processes."""
+    found, rows = {}, []
+    for n in copies:
+        source = times(corpus, n)
+        command = thresher_run("thresher", "shuffle", source, scratch("corpus-growth"), "--memory", MEMORY)
         (measured,) = interleave([command], 1, memory=True)["thresher"]
-        peaks[f"{folder_bytes(folder) / 1e6:.0f} MB"] = measured.peak_total_bytes
-    return peaks
+        found[f"{n}x"] = {"bytes": folder_bytes(source), "wall_s": measured.wall_s, "peak": measured.peak_total_bytes}
+        rate = folder_bytes(source) / 1e6 / measured.wall_s
+        rows.append([f"{n}x", f"{measured.wall_s:.1f}", f"{rate:.0f}", f"{measured.peak_total_bytes / 1e6:.0f}"])
+    print_table(f"shuffle within {MEMORY}, once each", ["data", "s", "MB/s", "peak MB"], rows)
+    return found
 
 
 if __name__ == "__main__":

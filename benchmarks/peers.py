@@ -50,7 +50,8 @@ DATATROVE_RULES = Peer(
 # torch comes first: as a mere dependency its build for GPUs would come along.
 NEMO = Peer("nemo", "NeMo Curator 1.4.0 on Xenna", (("torch==2.13.0",), ("nemo-curator[text_cpu]==1.4.0",)))
 DATA_JUICER = Peer("data_juicer", "Data-Juicer 1.6.1", (("torch==2.13.0",), ("py-data-juicer==1.6.1", "aiohttp")))
-ALL = (DATATROVE, DATATROVE_RULES, NEMO, DATA_JUICER)
+TABLES = Peer("tables", "DuckDB and Polars", (("duckdb==2.0.0", "polars==2.1.0"),))
+ALL = (DATATROVE, DATATROVE_RULES, NEMO, DATA_JUICER, TABLES)
 
 
 def available(peer: Peer) -> bool:
