@@ -107,6 +107,8 @@ class RayScene:
     """Of this test."""
     input: Path
     """The same for all tests."""
+    before: tuple[ProcessingStage[Any, Any], ...] = ()
+    """Stages before the one that is watched."""
     over: threading.Event = field(default_factory=threading.Event)
     """The run has ended, well or not."""
 
@@ -123,7 +125,7 @@ class RayScene:
     def run(self, executor: Any, stage: ProcessingStage[Any, Any] | None = None, **options: Any) -> RunResult:
         """Reader, stage, writer."""
         stage = stage or self.visited()
-        stages = [JsonlReader(str(self.input), blocksize=UNIT), stage, JsonlWriter(str(self.output))]
+        stages = [JsonlReader(str(self.input), blocksize=UNIT), *self.before, stage, JsonlWriter(str(self.output))]
         try:
             return Pipeline("ray-faults", stages=stages).run(executor, progress="none", **options)
         finally:
@@ -215,7 +217,7 @@ def assert_same_as_local(scene: RayScene, result: RunResult, stage: ProcessingSt
     """Files, counts and quarantine are those of a local run."""
     local = scene.folder / "local"
     stage = stage or Visited(str(scene.folder / "local-visits"), 0.0)
-    stages = [JsonlReader(str(scene.input), blocksize=UNIT), stage, JsonlWriter(str(local))]
+    stages = [JsonlReader(str(scene.input), blocksize=UNIT), *scene.before, stage, JsonlWriter(str(local))]
     expected = Pipeline("ray-faults", stages=stages).run(LocalExecutor(workers=2), progress="none")
     assert digests(scene.output) == digests(local)
     assert result.counts == expected.counts

@@ -13,6 +13,7 @@ import pytest
 
 from tests.faults.disturbed import digests
 from tests.faults.ray_scene import (
+    UNIT,
     UNITS,
     RayNodes,
     RayScene,
@@ -23,7 +24,7 @@ from tests.faults.ray_scene import (
     nodes_by_payloads,
     units_by_node,
 )
-from thresher import ProcessingStage, Resources, WorkerMetadata
+from thresher import GlobalShuffle, ProcessingStage, Resources, WorkerMetadata
 from thresher.backends.ray import RayExecutor
 from thresher.runtime.processes.worker_process import PAYLOAD_LOST
 
@@ -84,6 +85,32 @@ def test_a_lost_node_costs_the_work_in_flight_on_it_and_nothing_else(nodes: RayN
     assert in_flight, "the node was at work when it was lost"
     repeated = {unit for unit in again if unit in started_before(log, loss["n"])}
     assert repeated == in_flight, "only what was in flight on the lost node is run again"
+
+
+def test_a_node_that_is_lost_in_the_second_phase_costs_nothing_that_was_committed(
+    nodes: RayNodes, scene: RayScene
+) -> None:
+    nodes.need(2)
+    scene.before = (GlobalShuffle(seed=1, blocksize=UNIT),)
+
+    def lose_one() -> None:
+        visits = scene.wait_for_visits(nodes=2)
+        lost = next(visit.node for visit in visits if not on_head(nodes, visit.node))
+        scene.hold(lost)
+        scene.go()
+        scene.wait_for_files(3)
+        nodes.remove(nodes.named(lost))
+
+    with scene.meanwhile(lose_one):
+        result = scene.run(RayExecutor(address=nodes.address))
+    assert_same_as_local(scene, result)
+    log = scene.log()
+    (loss,) = lines_of(log, "NodeLost")
+    committed = {line["unit"] for line in lines_of(log, "UnitCommitted") if line["n"] < loss["n"]}
+    again = {ref["unit"] for line in lines_of(log, "Dispatch") if line["n"] > loss["n"] for ref in line["tasks"]}
+    assert len(committed) >= UNITS, "the first phase, and a part of the second"
+    assert not committed & again
+    assert not list((scene.output / "_thresher").glob("phases/*"))
 
 
 def started_before(log: list[dict[str, Any]], n: int) -> set[str]:
