@@ -25,10 +25,15 @@ if TYPE_CHECKING:
     from thresher.core.stage import CompositeStage, ProcessingStage, SinkStage, SourceStage
     from thresher.core.task import EmptyTask, FileGroupTask, Task
     from thresher.errors import ThresherError
+    from thresher.stages.corpus.blend import Blend
+    from thresher.stages.corpus.corpus_statistics import CorpusStatistics
     from thresher.stages.corpus.global_shuffle import GlobalShuffle
     from thresher.stages.corpus.global_sort import GlobalSort
     from thresher.stages.corpus.group_by import GroupBy
+    from thresher.stages.corpus.join import Join
+    from thresher.stages.corpus.pack_sequences import PackSequences
     from thresher.stages.corpus.reduce import ReduceStage
+    from thresher.stages.corpus.route import Copy, Route, Split
     from thresher.stages.corpus.shuffle import ShuffleStage
     from thresher.stages.corpus.top_k import TopK
     from thresher.stages.io.jsonl.reader import JsonlReader
@@ -105,6 +110,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AddId",
     "AlphaFilter",
+    "Blend",
     "BoilerPlateStringFilter",
     "BoilerPlateStringModifier",
     "BulletsFilter",
@@ -113,6 +119,8 @@ __all__ = [
     "C4QualityFilter",
     "CommonEnglishWordsFilter",
     "CompositeStage",
+    "Copy",
+    "CorpusStatistics",
     "Decontamination",
     "DocumentBatch",
     "DocumentFilter",
@@ -136,6 +144,7 @@ __all__ = [
     "GroupBy",
     "HTMLBoilerplateFilter",
     "HistogramFilter",
+    "Join",
     "JsonlReader",
     "JsonlWriter",
     "LanguageFilter",
@@ -150,6 +159,7 @@ __all__ = [
     "NonAlphaNumericFilter",
     "NumberOfLinesOfCodeFilter",
     "NumbersFilter",
+    "PackSequences",
     "ParenthesesFilter",
     "ParquetReader",
     "ParquetWriter",
@@ -174,6 +184,7 @@ __all__ = [
     "RepeatingDuplicateNGramsFilter",
     "RepeatingTopNGramsFilter",
     "Resources",
+    "Route",
     "RunResult",
     "SamplerFilter",
     "Score",
@@ -183,6 +194,7 @@ __all__ = [
     "SinkStage",
     "Slicer",
     "SourceStage",
+    "Split",
     "SubstringFilter",
     "SymbolsToWordsFilter",
     "Task",

@@ -239,7 +239,7 @@ STAGE_DEFAULTS = {
     "row_wise": True,
     "deterministic": True,
 }
-WITH = ["name", "resources", "batch_size", "num_workers", "timeout_s", "max_attempts", "runtime_env"]
+WITH = ["name", "resources", "batch_size", "num_workers", "timeout_s", "max_attempts", "runtime_env", "drops_to"]
 RUN = {
     "initial_tasks": None,
     "run_dir": None,

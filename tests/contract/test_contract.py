@@ -227,9 +227,17 @@ def test_the_version_is_told_in_one_place() -> None:
 
 
 def test_a_recipe_has_these_keys() -> None:
-    assert set(KEYS) == {"name", "description", "params", "executor", "options", "stages"}
+    assert set(KEYS) == {"name", "description", "params", "executor", "options", "stages", "outlets"}
     assert {"max_errors", "keep_scores", "dropped_to"} <= set(OPTIONS)
-    assert set(SETTINGS) == {"name", "resources", "batch_size", "num_workers", "timeout_s", "max_attempts"}
+    assert set(SETTINGS) == {
+        "name",
+        "resources",
+        "batch_size",
+        "num_workers",
+        "timeout_s",
+        "max_attempts",
+        "drops_to",
+    }
 
 
 def test_the_recipe_of_the_contract_loads() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from thresher import GlobalShuffle, JsonlReader, JsonlWriter, LocalExecutor, ParquetWriter, Pipeline
+from thresher import GlobalShuffle, JsonlReader, JsonlWriter, LocalExecutor, ParquetWriter, Pipeline, Split
 
 pytestmark = pytest.mark.s3
 
@@ -51,6 +51,28 @@ def test_documents_are_shuffled_from_s3_to_s3(bucket: str, s3_options: dict[str,
     assert sorted(written) == sorted(lines)
     assert len(result.output_paths) > 2
     assert not file_system.find(f"{bucket}/shuffled/_thresher/phases")
+
+
+def test_outlets_work_from_s3_to_s3(bucket: str, s3_options: dict[str, Any]) -> None:
+    import s3fs
+
+    file_system = s3fs.S3FileSystem(**s3_options, skip_instance_cache=True)
+    lines = [json.dumps({"n": n, "text": "word " * (1 + n % 10)}) for n in range(600)]
+    file_system.pipe(f"{bucket}/branched/in/a.jsonl", ("\n".join(lines) + "\n").encode())
+    reader = JsonlReader(f"s3://{bucket}/branched/in", blocksize="5kB", storage_options=s3_options)
+    split = Split("some", share=0.3)
+    writer = JsonlWriter(f"s3://{bucket}/branched/main", storage_options=s3_options)
+    pipeline = Pipeline("cloud", stages=[reader, split, writer])
+    pipeline.outlet("some").add_stage(JsonlWriter(f"s3://{bucket}/branched/some", storage_options=s3_options))
+    result = pipeline.run(LocalExecutor(workers=2), progress="none")
+    found = [*result.output_paths, *result.outlets["some"].output_paths]
+    written = [line for path in found for line in file_system.cat(path).decode().splitlines()]
+    assert sorted(written) == sorted(lines)
+    assert 100 < result.outlets["some"].counts["written"] < 260
+    left = file_system.find(f"{bucket}/branched/main/_thresher/outlets")
+    assert [path.rsplit("/", 1)[-1] for path in left] == ["_done"]
+    again = pipeline.run(LocalExecutor(workers=2), progress="none")
+    assert (again.status, again.outlets["some"].status) == ("nothing-to-do", "nothing-to-do")
 
 
 @pytest.mark.parametrize("target", [None, 4000])

@@ -7,11 +7,13 @@ import errno
 import hashlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -132,15 +134,9 @@ def test_a_lost_file_whose_input_is_removed_is_not_passed_over(scene: Scene, los
 
 
 def test_a_lost_file_of_the_first_phase_is_made_again(scene: Scene) -> None:
-    class FullAtSecondPhase(GlobalSort):
-        def places(self, batch: Any) -> Any:
-            if scene.fault.exists():
-                raise MemoryError("no memory")
-            return super().places(batch)
-
     def run() -> RunResult:
         reader = JsonlReader(str(scene.input), blocksize=20_000)
-        stages = [reader, GlobalShuffle(blocksize=30_000), FullAtSecondPhase("n"), JsonlWriter(str(scene.output))]
+        stages = [reader, GlobalShuffle(blocksize=15_000), FullAtThird(str(scene.output))]
         return Pipeline("lost", stages=stages).run(SerialExecutor(), progress="none")
 
     scene.fault.touch()
@@ -149,6 +145,22 @@ def test_a_lost_file_of_the_first_phase_is_made_again(scene: Scene) -> None:
     scene.fault.unlink()
     next(iter(scene.output.glob("_thresher/phases/0/*.phase"))).unlink()
     assert run().counts["written"] == ROWS
+
+
+def test_a_record_that_fails_at_the_end_of_a_phase_is_set_aside_with_the_traceback(scene: Scene) -> None:
+    class FailsOnFive(GlobalSort):
+        def places(self, batch: Any) -> Any:
+            if 5 in batch.values("n"):
+                raise KeyError("five")
+            return super().places(batch)
+
+    stages = [JsonlReader(str(scene.input), blocksize=20_000), FailsOnFive("n"), JsonlWriter(str(scene.output))]
+    result = Pipeline("fails", stages=stages).run(SerialExecutor(), progress="none")
+    assert result.counts["quarantined"] == 1
+    (path,) = (scene.output / "_thresher" / "quarantine").glob("*.jsonl")
+    entry = json.loads(path.read_text())
+    assert (entry["stage"], entry["error"]) == ("FailsOnFive", "KeyError")
+    assert 'raise KeyError("five")' in entry["traceback"]
 
 
 def test_an_interrupt_in_the_second_phase_says_which_phases_are_done(
@@ -245,3 +257,15 @@ def test_retry_says_why_it_cannot_add_records_after_the_others_are_in_order(scen
     scene.run(SerialExecutor())
     with pytest.raises(UsageError, match="GlobalShuffle needs all documents"):
         retry_run(SerialExecutor(), scene.pipeline(scene.output), str(scene.output / "_thresher"), RetryOptions())
+
+
+def test_a_run_without_room_for_its_phases_is_refused_before_it_reads(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    size = scene.input.stat().st_size
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=size // 10))
+    with pytest.raises(OutputRefusedError, match=r"between the phases of this run need about .* are free on this disk"):
+        scene.run(SerialExecutor())
+    assert ledger_units(scene.output) == []
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=size))
+    assert scene.run(SerialExecutor()).counts["written"] == ROWS

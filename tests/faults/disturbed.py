@@ -53,10 +53,24 @@ SHAPES = {
         "  - GlobalShuffle: {seed: 1, blocksize: 20kB}\n  - {_target_: fragile.Touched}\n"
         "  - GlobalSort: {by: n, blocksize: 20kB}\n  - JsonlWriter",
     ),
+    "outlets": RECIPE.format(stage="", writer="")
+    .replace("  - WordCountFilter", "  - Split: {outlet: half, share: 0.5}\n  - WordCountFilter")
+    .replace("min_words: 6}", "min_words: 6, drops_to: short}")
+    + """
+outlets:
+  half:
+    - {_target_: fragile.Touched}
+    - GlobalShuffle: {blocksize: 20kB}
+    - {_target_: fragile.Touched}
+    - JsonlWriter: {path: "${output_path}-half"}
+  short:
+    - {_target_: fragile.Touched}
+    - JsonlWriter: {path: "${output_path}-short"}
+""",
 }
 """Recipes: reader to writer in one call of a shared worker; or a stage with a worker of its own, whose batches cross
 shared memory, and output files that are joined from parts; or a stage whose calls have a limit; or a writer of two
-files per unit; or three phases."""
+files per unit; or three phases; or two outlets, one of them with two phases."""
 
 
 @dataclass
@@ -218,6 +232,10 @@ class Disturbed:
         """The run folder."""
         return self.output / "_thresher"
 
+    def outputs(self) -> list[Path]:
+        """Folders with files of units: the output, dropped records, outlets."""
+        return [self.output, self.dropped, *(self.folder / f"out-{outlet}" for outlet in ("half", "short"))]
+
     def start(self, **environment: str) -> Attempt:
         """Give the command; the processes of this run are known by a mark in their environment."""
         own = {
@@ -229,10 +247,11 @@ class Disturbed:
         return Attempt(self, {**os.environ, **own, **self._disturbing, **environment})
 
     def count_files(self) -> int:
-        """Files that units have been put into by now: output files, parts that will be joined, files between phases."""
-        parts = self.run_dir / "parts"
-        between = sum(1 for _ in self.run_dir.glob("phases/*/*.phase"))
-        return len(visible(self.output)) + (len(os.listdir(parts)) if parts.is_dir() else 0) + between
+        """Files that units have been put into by now: output files, parts that will be joined, files between phases
+        and for outlets."""
+        between = ("_thresher/parts/*", "_thresher/phases/*/*.phase", "_thresher/outlets/*/*-*")
+        written = sum(len(visible(folder)) for folder in self.outputs() if folder != self.dropped)
+        return written + sum(1 for folder in self.outputs() for files in between for _ in folder.glob(files))
 
     def calm_down(self) -> None:
         """From now on nothing is injected."""
@@ -251,7 +270,7 @@ class Disturbed:
         calm = self.scene._calm.get(self.shape)
         if calm is None or calm is self:
             return
-        for mine, whole in ((self.output, calm.output), (self.dropped, calm.dropped)):
+        for mine, whole in zip(self.outputs(), calm.outputs(), strict=True):
             expected = digests(whole)
             self.tally.torn += sum(expected.get(name) != digest for name, digest in digests(mine).items())
         self.tally.processes += len(self.wait_until_gone())
@@ -281,7 +300,7 @@ class Disturbed:
     def differences(self) -> Tally:
         """What differs from the undisturbed run, after the end."""
         calm, tally = self.scene.calm(self.shape), self.tally
-        for mine, whole in ((self.output, calm.output), (self.dropped, calm.dropped)):
+        for mine, whole in zip(self.outputs(), calm.outputs(), strict=True):
             expected, found = records_in(whole), records_in(mine)
             tally.lost += (expected - found).total()
             tally.repeated += (found - expected).total()
@@ -293,12 +312,13 @@ class Disturbed:
 
     def stray_files(self) -> list[Path]:
         """Temporary files of ours, wherever they may lie."""
-        left = [path for path in self.output.rglob("*") if "thresher-tmp" in path.name or path.name.startswith(".")]
-        left += (self.run_dir / "tmp").rglob("*")
-        left += (self.run_dir / "parts").rglob("*")
-        left += (self.run_dir / "phases").rglob("*")
-        left += (self.run_dir / "ledger" / "inbox").rglob("*")
-        return left + list((self.folder / "tmp").iterdir())
+        left = list((self.folder / "tmp").iterdir())
+        for folder in self.outputs():
+            left += [path for path in folder.rglob("*") if "thresher-tmp" in path.name or path.name.startswith(".")]
+            for inside in ("tmp", "parts", "phases", "ledger/inbox"):
+                left += (folder / "_thresher" / inside).rglob("*")
+            left += folder.glob("_thresher/outlets/*/*-*")
+        return left
 
     def accounts(self) -> tuple[Any, ...]:
         """What the run folder says of the finished run: manifest, counts, quarantine, units and their records."""
@@ -311,6 +331,7 @@ class Disturbed:
             counts["drop_reasons"],
             sorted((entry["id"], entry["stage"], entry["error"]) for entry in set_aside),
             units,
+            [path.read_bytes() for folder in self.outputs()[2:] for path in folder.glob("_thresher/manifest.jsonl")],
         )
 
     def _files(self, folder: str) -> list[Path]:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tests.faults.disturbed import Attempt, Disturbed, Scene, Tally
 
-STORMED = ("one-call", "own-workers", "phases")
+STORMED = ("one-call", "own-workers", "phases", "outlets")
 """Shapes that random kills are tried on."""
 VICTIMS = ("worker", "worker", "worker", "all workers", "zygote", "driver", "driver")
 """Who may be killed, some more often than others."""

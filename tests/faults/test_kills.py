@@ -41,7 +41,7 @@ def test_a_process_that_dies_between_the_files_of_a_unit_loses_and_repeats_nothi
     assert run.differences().is_clean(), run.tally
 
 
-@pytest.mark.parametrize("shape", ["one-call", "own-workers", "phases"])
+@pytest.mark.parametrize("shape", ["one-call", "own-workers", "phases", "outlets"])
 @pytest.mark.parametrize("victim", ["worker", "all workers", "zygote", "driver"])
 def test_whoever_is_killed_in_the_middle_nothing_is_lost(disturb: Disturb, victim: str, shape: str) -> None:
     run = disturb(shape, SLOW_S="0.05")

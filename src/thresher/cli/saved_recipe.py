@@ -79,12 +79,17 @@ def hidden_parameters(data: Mapping[str, Any]) -> list[str]:
     """Return each `Stage.parameter` of a saved recipe that holds `***` instead of credentials."""
     from thresher.core.recipes.stages import StageProblems, name_items, read_item
 
-    try:
-        items = [read_item(value, ("stages", number)) for number, value in enumerate(data["stages"])]
-    except StageProblems:
-        return []  # loading the recipe reports the error
-    name_items(items)
-    return [f"{item.name}.{key}" for item in items for key in _hidden_keys(item.parameters)]
+    outlets = data.get("outlets")
+    branches = {f"{name}.": listed for name, listed in outlets.items()} if isinstance(outlets, Mapping) else {}
+    found: list[str] = []
+    for prefix, listed in {"": data["stages"], **branches}.items():
+        try:
+            items = [read_item(value, ("stages", number)) for number, value in enumerate(listed)]
+        except (StageProblems, TypeError):
+            continue  # loading the recipe reports the error
+        name_items(items)
+        found += [f"{prefix}{item.name}.{key}" for item in items for key in _hidden_keys(item.parameters)]
+    return found
 
 
 def _hidden_keys(parameters: Mapping[str, Any]) -> Iterator[str]:

@@ -8,13 +8,12 @@ resumed one by one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from thresher.core.stage import CompositeStage, In, Out, SinkStage, SourceStage
 from thresher.core.task import Task
 from thresher.core.unit import Piece, Unit, unit_id
-from thresher.credentials import message_of
 
 if TYPE_CHECKING:
     from thresher.core.files.filesystem import StorageOptions
@@ -72,47 +71,15 @@ class PhaseWriter(SinkStage[In, Task]):
         """Return what is written of a batch. Records on which this raises are quarantined."""
         raise TypeError(f"{type(self).__name__} must define prepare(batch)")
 
-    def fitting(self, batch: Any) -> Any:
-        """Return the batch without records on which `prepare` raises; those are set aside."""
-        try:
-            self._prepared = batch, self.prepare(batch)
-        except MemoryError:
-            raise
-        except Exception:  # the user's code may raise anything
-            batch = _without_failing(batch, list(_failing(self.prepare, batch, range(batch.num_items))))
-            self._prepared = batch, self.prepare(batch)
-        return batch
+    def process(self, task: Any) -> Any:
+        """Prepare a batch and return it. Records that fail are quarantined as in any stage."""
+        self._prepared = task, self.prepare(task)
+        return task
 
     def take_prepared(self, batch: Any) -> Any:
-        """Return what `fitting` has prepared of a batch."""
+        """Return what was prepared of a batch."""
         prepared, self._prepared = self._prepared, None
         return prepared[1] if prepared is not None and prepared[0] is batch else self.prepare(batch)
-
-
-def _failing(prepare: Callable[[Any], Any], batch: Any, rows: range) -> Iterator[tuple[int, Exception]]:
-    """Yield the records on which `prepare` raises, each with what it raised."""
-    try:
-        prepare(batch.pick(rows))
-    except MemoryError:
-        raise
-    except Exception as error:
-        if len(rows) == 1:
-            yield rows[0], error
-        else:
-            middle = len(rows) // 2
-            yield from _failing(prepare, batch, rows[:middle])
-            yield from _failing(prepare, batch, rows[middle:])
-
-
-def _without_failing(batch: Any, failing: Sequence[tuple[int, Exception]]) -> Any:
-    """Return the batch without records that failed; they are set aside, grouped by the type of the error."""
-    left = list(range(batch.num_items))
-    for kind in dict.fromkeys(type(error) for _, error in failing):
-        of_kind = {row: message_of(error) for row, error in failing if type(error) is kind}
-        places = [place for place, row in enumerate(left) if row in of_kind]
-        batch = batch.set_aside(places, kind.__name__, [of_kind[left[place]] for place in places])
-        left = [row for row in left if row not in of_kind]
-    return batch
 
 
 class PhaseReader(SourceStage[Out]):

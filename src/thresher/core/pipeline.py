@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from thresher.core.arguments.options import ErrorBudget, RunOptions
 from thresher.core.documents.in_memory import as_tasks
+from thresher.core.outlets import check_outlet_name
 from thresher.core.planning.task_types import task_types
 from thresher.core.registry import DEFAULT_EXECUTOR, kind_of, load_executor, wrapper_of
 from thresher.core.stage import ProcessingStage
@@ -28,6 +29,8 @@ class Pipeline:
         self.name = name
         self.description = description
         self.stages: list[Stage] = []
+        self.outlets: dict[str, Pipeline] = {}
+        """Pipelines that continue what stages send to outlets, by name."""
         if not isinstance(stages, Iterable) or isinstance(stages, str | Mapping):
             raise UsageError(f"Pipeline.stages: {with_article(type(stages))} is not a list of stages; write stages=[…]")
         for stage in stages:
@@ -41,6 +44,15 @@ class Pipeline:
         self.stages.append(as_stage(stage))
         return self
 
+    def outlet(self, name: str) -> Pipeline:
+        """Return the pipeline that continues what stages of this one send to an outlet, with stages and a writer of its
+        own: `pipeline.outlet("short").add_stage(JsonlWriter("short"))`.
+
+        A stage sends documents with `batch.to(name, rows)`. The outlets `dropped`, `quarantined` and `scores` get what
+        the framework keeps under these names.
+        """
+        return self.outlets.setdefault(check_outlet_name(name), Pipeline(f"{self.name}-{name}"))
+
     def describe(self) -> str:
         """Return the stages with their task types and resources as text."""
         rows = [f"Pipeline {self.name}" + (f": {self.description}" if self.description else "")]
@@ -50,6 +62,8 @@ class Pipeline:
             if stage.resources.requires_gpu:
                 needs += f", gpus={stage.resources.gpus:g}"
             rows.append(f"  {number}. {stage.name}: {taken.__name__} -> {given.__name__} ({needs})")
+        for name, branch in self.outlets.items():
+            rows += [f"outlet {name}", *branch.describe().splitlines()[1:]]
         return "\n".join(rows)
 
     def run(  # noqa: PLR0913 - all by keyword, as the contract names them
@@ -93,7 +107,9 @@ class Pipeline:
 
     def snapshot(self) -> Pipeline:
         """Return a copy that is independent of later changes to this pipeline."""
-        return Pipeline(self.name, self.description, list(self.stages))
+        copy = Pipeline(self.name, self.description, list(self.stages))
+        copy.outlets = {name: branch.snapshot() for name, branch in self.outlets.items()}
+        return copy
 
 
 def as_stage(given: Any) -> Stage:

@@ -53,6 +53,13 @@ _BUILT_IN: dict[Kind, dict[str, str]] = {
         "GlobalSort": f"{_CORPUS}.global_sort:GlobalSort",
         "GroupBy": f"{_CORPUS}.group_by:GroupBy",
         "TopK": f"{_CORPUS}.top_k:TopK",
+        "Route": f"{_CORPUS}.route:Route",
+        "Split": f"{_CORPUS}.route:Split",
+        "Copy": f"{_CORPUS}.route:Copy",
+        "Blend": f"{_CORPUS}.blend:Blend",
+        "Join": f"{_CORPUS}.join:Join",
+        "PackSequences": f"{_CORPUS}.pack_sequences:PackSequences",
+        "CorpusStatistics": f"{_CORPUS}.corpus_statistics:CorpusStatistics",
     },
     "filter": {
         "C4ParagraphFilter": f"{_RULES}.lines.paragraphs:C4ParagraphFilter",
@@ -159,6 +166,9 @@ RECORD_NAMES: dict[str, str] = {
     "open_piece": f"{_IO}.listing:open_piece",
 }
 """Names that `from thresher.records import …` offers."""
+
+OUTLET_FILES = f"{_CORPUS}.outlets:OutletFiles"
+OUTLET_READER = f"{_CORPUS}.outlets:OutletReader"
 
 EXECUTORS: dict[str, str] = {
     "local": "thresher.backends.local:LocalExecutor",

@@ -25,6 +25,8 @@ class RunResult:
         self._report = report
         self._payloads = payloads
         self._decode = decode
+        self.outlets: dict[str, RunResult] = {}
+        """Results of the outlets of the pipeline, by name."""
 
     def __len__(self) -> int:
         return len(self.output_paths) if self._payloads is None else len(self._payloads)
@@ -106,8 +108,9 @@ class RunResult:
         return int(self._report["peak_memory_bytes"])
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the whole report, equal to `report.json`."""
-        return dict(self._report)
+        """Return the whole report, equal to `report.json`; with the reports of outlets, if the pipeline has some."""
+        outlets = {name: result.to_dict() for name, result in self.outlets.items()}
+        return {**self._report, **({"outlets": outlets} if outlets else {})}
 
     def to_arrow(self) -> pa.Table:
         """Return all documents of the result as one Arrow table, with nulls where a document lacks a column.

@@ -27,7 +27,7 @@ In = TypeVar("In", bound=Task)
 Out = TypeVar("Out", bound=Task)
 
 _KEEP: Any = object()
-_SETTINGS = ("name", "resources", "batch_size", "timeout_s", "max_attempts", "runtime_env")
+_SETTINGS = ("name", "resources", "batch_size", "timeout_s", "max_attempts", "runtime_env", "drops_to")
 """Attributes that `with_` sets."""
 
 
@@ -41,6 +41,8 @@ class ProcessingStage(Generic[In, Out]):
     timeout_s: float | None = None
     max_attempts: int = 3
     runtime_env: dict[str, Any] | None = None
+    drops_to: str | None = None
+    """The outlet of the pipeline that gets what the stage drops."""
     row_wise: bool = True
     """Batch borders mean nothing to this stage, so batches may be cut, split and put together."""
     looks_at_inputs_only: bool = False
@@ -128,6 +130,7 @@ class ProcessingStage(Generic[In, Out]):
         timeout_s: float | None = _KEEP,
         max_attempts: int = _KEEP,
         runtime_env: dict[str, Any] | None = _KEEP,
+        drops_to: str | None = _KEEP,
     ) -> typing.Self:
         """Return a changed copy. What is set here wins over the attributes, properties and methods of the class."""
         changed = copy.copy(self)
@@ -140,6 +143,7 @@ class ProcessingStage(Generic[In, Out]):
             "timeout_s": timeout_s,
             "max_attempts": max_attempts,
             "runtime_env": runtime_env,
+            "drops_to": drops_to,
         }
         for attribute, value in given.items():
             if value is not _KEEP:

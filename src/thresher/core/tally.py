@@ -53,6 +53,8 @@ class StageTally(msgspec.Struct, array_like=True, gc=False):
     """One quarantined record for each kind of error: its id, and what was wrong."""
     unknown_losses: int = 0
     """Places in the input where nobody knows how many records are lost; each counts as one quarantined record."""
+    sent: dict[str, int] = {}
+    """Records that went to an outlet, by its name."""
 
     def add(self, other: StageTally) -> None:
         """Add `other` to this tally."""
@@ -74,6 +76,8 @@ class StageTally(msgspec.Struct, array_like=True, gc=False):
             _add_counts(self.counts, other.counts)
             for error, example in other.examples.items():
                 self.examples.setdefault(error, example)
+        if other.sent:
+            _add_counts(self.sent, other.sent)
         if other.split_to:
             self.note_splits(other.splits, other.split_to)
 
@@ -92,6 +96,10 @@ class StageTally(msgspec.Struct, array_like=True, gc=False):
         """Count records that a rule dropped."""
         self.dropped += records
         self.reasons[rule] = self.reasons.get(rule, 0) + records
+
+    def count_sent(self, outlet: str, records: int) -> None:
+        """Count records that went to an outlet."""
+        self.sent[outlet] = self.sent.get(outlet, 0) + records
 
     def count_own(self, counts: dict[str, int]) -> None:
         """Add what a stage counted itself."""
@@ -167,9 +175,20 @@ class Tally(msgspec.Struct, array_like=True, gc=False):
             self.stage(number).add(tally)
         _add_counts(self.extras, other.extras)
 
+    def sent(self) -> dict[str, int]:
+        """Return the number of records that went to each outlet."""
+        total: dict[str, int] = {}
+        for stage in self.stages.values():
+            _add_counts(total, stage.sent)
+        return total
+
     def totals(self) -> dict[str, int]:
-        """Return the numbers of the law of counts: read + created = written + dropped + quarantined + merged."""
+        """Return the numbers of the law of counts: read + created = written + dropped + quarantined + merged + sent.
+
+        `sent` is there if records went to outlets.
+        """
         stages = self.stages.values()
+        sent = sum(self.sent().values())
         return {
             "read": self.read,
             "created": sum(s.created for s in stages),
@@ -177,6 +196,7 @@ class Tally(msgspec.Struct, array_like=True, gc=False):
             "written": self.written,
             "dropped": sum(s.dropped for s in stages),
             "quarantined": sum(s.quarantined for s in stages),
+            **({"sent": sent} if sent else {}),
         }
 
 
@@ -196,5 +216,5 @@ def extras_text(extras: dict[str, int]) -> str:
 def counts_add_up(totals: dict[str, int], handed_on: int = 0) -> bool:
     """Return True if the law of counts holds, for a unit with those that it handed on to the next phase."""
     came = totals["read"] + totals["created"]
-    went = totals["written"] + totals["dropped"] + totals["quarantined"] + totals["merged"] + handed_on
-    return came == went
+    went = sum(totals.get(key, 0) for key in ("written", "dropped", "quarantined", "merged", "sent"))
+    return came == went + handed_on

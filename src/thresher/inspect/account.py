@@ -114,7 +114,9 @@ def account_of(record_id: str, request: AccountRequest) -> Account:
         units = cut if located.unit.stream else [located.unit.id]
         entries = [e for unit in units for e in _entries(request, records, unit) if e.holds(record_id)]
         return replace(account, ends=[_quarantined_end(entry) for entry in entries] or [_unknown(account)])
-    changes = changed_parts(state.fingerprint_parts, fingerprint(request.plan.stages, __version__))
+    changes = changed_parts(
+        state.fingerprint_parts, fingerprint(request.plan.stages, __version__, request.plan.outlets)
+    )
     if changes:
         account.notes.append(f"changed since the run: {'; '.join(changes)}. The stages below are those of now")
     found = find_record(request.plan.source, located)
@@ -231,6 +233,8 @@ def _recomputed(
         return _with_location(
             End(visit.id, "written", "written"), visit.line, output_folder(request.run_dir, state), files, request
         )
+    if visit.result == "sent":
+        return End(visit.id, "sent", f"sent to the outlet {visit.reason} by {visit.stage}; ask the run of that outlet")
     if visit.result == "merged":
         return End(visit.id, "merged", f"part of the result of {visit.stage}")
     if visit.result == "failed":

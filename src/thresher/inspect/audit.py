@@ -16,6 +16,7 @@ from thresher.core.unit import Unit
 from thresher.errors import InputError, RefusedError, UsageError
 from thresher.inspect import audit_checks
 from thresher.ledger.folder.find import output_folder, read_commits, read_json, read_manifest, read_run, read_units
+from thresher.ledger.folder.outlets import finished_outlets
 from thresher.ledger.folder.output_files import DATA_FILE
 from thresher.ledger.folder.request import RUN_FOLDER, RunState
 from thresher.ledger.quarantine import QUARANTINE, RecordFile, current_files, read_entries
@@ -48,6 +49,8 @@ class Audit:
     """Checks in the order in which they were made."""
     notes: list[str] = field(default_factory=list)
     """Remarks that are not differences."""
+    outlets: dict[str, str] = field(default_factory=dict)
+    """Run folders of the outlets that were run to their end, by name."""
 
     @property
     def differences(self) -> list[str]:
@@ -79,6 +82,7 @@ def audit_run(
         report = files.json("report.json")
         found.checks.append(audit_checks.check_report(report, records, names, [line.path for line in manifest]))
     found.checks.append(_check_quarantine(run_dir, options, records))
+    _check_outlets(found, run_dir, options, records)
     unknown = sum(stage.unknown_losses for stage in total.stages.values())
     if unknown:
         found.notes.append(
@@ -153,6 +157,20 @@ def _note_state(
         last = state.attempts[-1]
         found.notes.append(f"attempt {last.number} on {last.host} (process {last.pid}) runs still, or was killed")
     return False
+
+
+def _check_outlets(found: Audit, run_dir: str, options: dict[str, Any], records: Sequence[CommitRecord]) -> None:
+    """Compare what was sent to outlets with what they have read, and find the runs of these outlets."""
+    found.outlets = finished_outlets(run_dir, options)
+    names = {outlet for record in records for outlet in record.sent}
+    if names:
+        received = {}
+        for outlet, folder in found.outlets.items():
+            report = read_json(folder, "report.json", options)
+            received[outlet] = report["counts"]["read"] if isinstance(report, dict) else 0
+        found.checks.append(audit_checks.check_sent(records, received))
+    for outlet in sorted(names - found.outlets.keys()):
+        found.notes.append(f"the outlet {outlet} has not been run to its end; the same command goes on with it")
 
 
 def _check_quarantine(run_dir: str, options: dict[str, Any], records: Sequence[CommitRecord]) -> audit_checks.Check:

@@ -70,6 +70,22 @@ def check_ledger(records: Sequence[CommitRecord], writes: bool) -> Check:
     return check
 
 
+def check_sent(records: Sequence[CommitRecord], received: dict[str, int]) -> Check:
+    """Check that what units sent to outlets is in their files, and what the outlets have read, as far as they are done.
+
+    `received`: the number of records that each of these outlets has read.
+    """
+    check = Check("outlets")
+    sent = total_of(records).sent()
+    for outlet in sorted(sent.keys() | {name for record in records for name in record.sent}):
+        in_files = sum(record.sent[outlet].records for record in records if outlet in record.sent)
+        for what, n in (("are in the files for it", in_files), ("were read there", received.get(outlet, in_files))):
+            if n != sent.get(outlet, 0):
+                check.differences.append(f"{sent.get(outlet, 0):,} records were sent to {outlet}, and {n:,} {what}")
+    check.proven = ", ".join(f"{n:,} records sent to {outlet}" for outlet, n in sorted(sent.items()))
+    return check
+
+
 def check_counts(total: Tally, has_writer: bool = True) -> Check:
     """Check that the counts of the whole run add up."""
     totals = total.totals()
@@ -91,11 +107,14 @@ def check_stages(total: Tally, names: Sequence[str]) -> Check:
     for number, name in enumerate(names):
         stage = total.stages.get(number) or StageTally()
         came = stage.in_docs + stage.created
-        went = stage.out_docs + stage.dropped + stage.quarantined + stage.merged
+        sent = sum(stage.sent.values())
+        went = stage.out_docs + stage.dropped + stage.quarantined + stage.merged + sent
         if came != went:
             check.differences.append(
                 f"stage {name}: {stage.in_docs:,} in + {stage.created:,} created is not {stage.out_docs:,} out + "
                 f"{stage.dropped:,} dropped + {stage.quarantined:,} quarantined + {stage.merged:,} merged"
+                + f" + {sent:,} sent"
+                * bool(sent)
             )
         if before is not None and before[1] != stage.in_docs:
             check.differences.append(
@@ -109,7 +128,8 @@ def _equation(totals: dict[str, int], left: str = "written") -> str:
     """Return the counts as an equation; `left` is the word for the records that passed all stages."""
     parts = {name: f"{n:,} {left if name == 'written' else name}" for name, n in totals.items()}
     came = [parts["read"]] + [parts["created"]] * bool(totals["created"])
-    went = [parts[name] for name in ("written", "dropped", "quarantined")] + [parts["merged"]] * bool(totals["merged"])
+    went = [parts[name] for name in ("written", "dropped", "quarantined")]
+    went += [parts[name] for name in ("merged", "sent") if totals.get(name)]
     return f"{' + '.join(came)} = {' + '.join(went)}"
 
 

@@ -150,7 +150,7 @@ class Recomputation:
         outcome = Outcome()
         for part in run_stage(context_of(stage), one, buffered=True):
             outcome.add(part)
-        return _visit_from(stage.name, record_id, before, outcome, rules)
+        return _visit_from(stage, record_id, before, outcome, rules)
 
     def _rules(self, stage: Stage, one: RecordTask) -> Sequence[Any]:
         try:
@@ -170,10 +170,15 @@ def _phase_visit(stage: PhaseWriter[Any] | PhaseReader[Any], one: RecordTask) ->
 
 
 def _visit_from(
-    stage: str, record_id: str, before: bytes, outcome: Outcome, rules: Sequence[Any]
+    given: Stage, record_id: str, before: bytes, outcome: Outcome, rules: Sequence[Any]
 ) -> tuple[Visit, list[RecordTask]]:
+    stage = given.name
     made = [task for task in outcome.tasks if isinstance(task, RecordTask)]
     for dropped in outcome.dropped:
+        outlet = dropped.outlet or given.drops_to
+        if outlet:
+            line = bytes(dropped.batch.json_lines()[0])
+            return Visit(stage, record_id, "sent", rules, reason=outlet, line=line), []
         score = dropped.scores[0] if dropped.scores else None
         line = dropped_lines(dropped, stage)[0]
         return Visit(stage, record_id, "dropped", rules, (), dropped.rule, score, dropped.threshold, line), []

@@ -119,7 +119,7 @@ def _retry(executor: Executor, pipeline: Pipeline, run_dir: str, options: RetryO
     plan = executor.plan(pipeline, run_options)
     _refuse_other_stages(plan, run_dir, options)
     _refuse_unfinished(run_dir, options)
-    changes = changed_parts(state.fingerprint_parts, fingerprint(plan.stages, __version__))
+    changes = changed_parts(state.fingerprint_parts, fingerprint(plan.stages, __version__, plan.outlets))
     due = _due(plan, run_dir, options)
     if not due.units:
         return RetryResult(0, due.skipped, due.skipped, changes, None)
@@ -150,6 +150,11 @@ def _refuse_other_stages(plan: Plan, run_dir: str, options: RetryOptions) -> Non
         raise UsageError(
             f"{run_dir}: {plan.phase_writers[0].name} needs all documents, so records cannot be retried after it has "
             "put the others in order. Mend what failed, and run the pipeline again with --fresh"
+        )
+    if plan.outlets:
+        raise UsageError(
+            f"{run_dir}: a retried record could go to an outlet ({', '.join(plan.outlets)}), and these have been run. "
+            "Mend what failed, and run the pipeline again with --fresh"
         )
     facts = read_json(run_dir, "plan.json", options.storage_options)
     before = facts.get("stages") if isinstance(facts, dict) else None
@@ -238,7 +243,7 @@ def _request(executor: Executor, plan: Plan, run_dir: str, output: str | None, o
         extension=sink.extension(),
         suffixes=sink.suffixes(),
         dropped_to=options.dropped_to,
-        fingerprint=fingerprint(plan.stages, __version__),
+        fingerprint=fingerprint(plan.stages, __version__, plan.outlets),
         recipe=dict(options.recipe or {}),
         plan=plan_facts(plan),
         executor=executor.name,

@@ -67,6 +67,8 @@ class CommitRecord(msgspec.Struct, frozen=True):
     """Index of the phase that the unit belongs to."""
     handed_on: bool = False
     """True if `outputs` are in the folder of the phase, for the next phase to read."""
+    sent: dict[str, OutputFile] = {}
+    """Files with the documents that it sent to outlets, by outlet."""
 
 
 class ManifestLine(msgspec.Struct, frozen=True):

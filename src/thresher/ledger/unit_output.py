@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -72,6 +72,8 @@ class CommitTarget:
     """Folder or URL for the files of phases before the last; `None` if there is one phase."""
     phase_extensions: tuple[str, ...] = ()
     """End of the names of these files, by phase."""
+    outlets: str | None = None
+    """Folder or URL for the files of outlets, in a folder each; `None` if there is no outlet."""
 
     def store(self, folder: str) -> Store:
         """Return the store of one of the folders."""
@@ -173,9 +175,10 @@ class UnitOutput:
         unit: Unit,
         epoch: int,
         source: SourceStage[Any] | None = None,
+        outlets: Mapping[str, Any] | None = None,
     ) -> None:
         """Prepare the output; files are created when there is something to write. `source` helps to fix the schema of
-        the run."""
+        the run, `outlets` opens the files of outlets."""
         self._target = target = target.of_phase(unit.phase)
         self._sink = sink
         self._source = source
@@ -189,6 +192,8 @@ class UnitOutput:
         self._quarantined: LineFile | None = None
         self._dropped: LineFile | None = None
         self._sidecar: ScoreSidecar | None = None
+        self._outlets = outlets or {}
+        self._sent: dict[str, RecordWriter[Any]] = {}
         self._folder = ""
         """Folder that is written at the moment, for error messages."""
 
@@ -246,9 +251,21 @@ class UnitOutput:
         if self._sidecar is not None:
             self._sidecar.add(rows)
 
+    def send(self, outlet: str, block: bytes) -> None:
+        """Add a block of documents to the unit's file for an outlet."""
+        from thresher.core.documents.blocks import decode_block
+
+        try:
+            if outlet not in self._sent:
+                self._target.make_tmp()
+                self._sent[outlet] = self._outlets[outlet].open_writer(f"{self._base}-to-{outlet}")
+            self._sent[outlet].write(decode_block(memoryview(block)))
+        except OSError as error:
+            raise storage_error(error, self._target.outlets or self._target.tmp) from error
+
     def abort(self) -> None:
         """Remove everything that was written."""
-        for file in (self._writer, self._quarantined, self._dropped, self._sidecar):
+        for file in (self._writer, self._quarantined, self._dropped, self._sidecar, *self._sent.values()):
             if file is not None:
                 file.abort()
 
@@ -334,6 +351,7 @@ class UnitOutput:
         dropped_outputs = self._publish_lines(
             target.dropped_to, self._dropped, f"{target.prefix}{unit.stem}-{unit.id}", (".jsonl",)
         )
+        sent = {outlet: self._publish_sent(outlet, writer) for outlet, writer in sorted(self._sent.items())}
         if target.run_dir is not None:
             self._publish_lines(f"{target.run_dir}/quarantine", self._quarantined, unit.id, (".jsonl", "/"))
             self._publish_scores(f"{target.run_dir}/scores")
@@ -354,6 +372,7 @@ class UnitOutput:
             schema=facts[0].schema if facts else "",
             phase=unit.phase,
             handed_on=target.hands_on(unit.phase),
+            sent=sent,
         )
 
     def _publish(
@@ -377,6 +396,12 @@ class UnitOutput:
         return self._publish(
             folder, "" if file is None else file.path, name, () if file is None else file.close(), suffixes
         )
+
+    def _publish_sent(self, outlet: str, writer: RecordWriter[Any]) -> OutputFile:
+        facts = writer.close()
+        assert isinstance(facts, FileFacts), "there is one file for each outlet"
+        folder = f"{self._target.outlets}/{outlet}"
+        return self._publish(folder, f"{self._base}-to-{outlet}", self._unit.id, (facts,), ("",))[0]
 
     def _publish_scores(self, folder: str) -> None:
         if self._sidecar is not None:

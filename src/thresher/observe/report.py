@@ -130,6 +130,7 @@ def _stage_entry(name: str, tally: StageTally, workers: int) -> dict[str, Any]:
         "busy_s": round(tally.busy_s, 6),
         "workers": workers,
         "user_counts": tally.own_counts(),
+        **({"sent": dict(sorted(tally.sent.items()))} if tally.sent else {}),
     }
 
 

@@ -58,6 +58,7 @@ def summary_text(report: Report, color: bool, width: int | None = USUAL_WIDTH) -
         _count_equation(report, paint),
         _warnings(report, paint),
         _locations(report, paint),
+        _outlets(report, paint),
     ]
     return "\n\n".join("\n".join(lines) for lines in blocks if lines) + "\n"
 
@@ -76,6 +77,7 @@ def report_text(report: Report, color: bool = False, width: int | None = USUAL_W
         _count_equation(report, paint),
         _warnings(report, paint),
         _locations(report, paint),
+        _outlets(report, paint),
         _output_files(report, paint),
     ]
     return "\n\n".join("\n".join(lines) for lines in blocks if lines) + "\n"
@@ -175,7 +177,7 @@ def _count_equation(report: Report, paint: _Paint) -> list[str]:
     came += [f"{whole(counts['created'])} created"] if counts["created"] else []
     went = [f"{whole(counts['written'])} {'written' if _has_writer(report) else 'passed'}"]
     went += [f"{whole(counts[key])} {key}" for key in ("dropped", "quarantined")]
-    went += [f"{whole(counts['merged'])} merged"] if counts["merged"] else []
+    went += [f"{whole(counts[key])} {key}" for key in ("merged", "sent") if counts.get(key)]
     line = f"{' + '.join(came)} = {' + '.join(went)}"
     unknown = report.get("unknown_losses", 0)
     if report["counts_add_up"] and unknown:
@@ -184,6 +186,16 @@ def _count_equation(report: Report, paint: _Paint) -> list[str]:
     if report["counts_add_up"]:
         return [f"{line}  {paint('✓', _GREEN)}"]
     return [f"{line.replace(' = ', ' ≠ ')}  {paint('the counts do not add up: please report this', _RED)}"]
+
+
+def _outlets(report: Report, paint: _Paint) -> list[str]:
+    """Return two rows per outlet: its counts, and where its output is; further ones for outlets of an outlet."""
+    lines = []
+    for name, branch in report.get("outlets", {}).items():
+        lines += [paint(f"outlet {name}", _BOLD), *(f"  {line}" for line in _count_equation(branch, paint))]
+        where = [line for line in _locations(branch, paint) if "units" not in line]
+        lines += [f"  {line}" for line in (*_warnings(branch, paint), *where, *_outlets(branch, paint))]
+    return lines
 
 
 def _has_writer(report: Report) -> bool:

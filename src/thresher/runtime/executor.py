@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from thresher.core.arguments.options import RunOptions
 from thresher.core.files.filesystem import STANDARD_STREAM
+from thresher.core.outlets import DROPPED
 from thresher.core.pipeline import Pipeline, Stage
 from thresher.core.planning.checks import Problems, check_initial_tasks, stage_problems
 from thresher.core.planning.plan import CHUNK_BYTES, Op, Plan, PlanSettings, make_plan
@@ -150,7 +151,7 @@ class Executor:
         """Return the plan of a run."""
         options = options or RunOptions()
         settings = dataclasses.replace(
-            self.limits().plan_settings(keep_dropped=options.dropped_to is not None),
+            self.limits().plan_settings(keep_dropped=options.dropped_to is not None or DROPPED in pipeline.outlets),
             keep_scores=options.keep_scores,
             known_scores=options.known_scores,
         )
@@ -163,7 +164,9 @@ class Executor:
         )
         stages = honoured_stages(plan.stages, options, self, self.warn_unsupported)
         if any(left is not planned for left, planned in zip(stages, plan.stages, strict=True)):
-            plan = make_plan(Pipeline(plan.name, stages=stages), settings, initial_tasks=with_tasks)
+            honoured = pipeline.snapshot()
+            honoured.stages = stages
+            plan = make_plan(honoured, settings, initial_tasks=with_tasks)
         most = self.limits().worker_policy.max_workers_per_stage
         if most:
             ops = [op if op.workers is None else replace(op, workers=min(op.workers, most)) for op in plan.ops]
@@ -178,12 +181,17 @@ class Executor:
         return run_spec(plan, self.limits(), self.accelerators() if needed else ())
 
     def execute(self, pipeline: Pipeline, options: RunOptions) -> RunResult:
-        """Run the pipeline to the end."""
-        with redacted_errors(RunFailedError), self.connected():
-            plan = self.plan(pipeline, options)
-            from thresher.runtime.run import run_plan
+        """Run the pipeline and its outlets to the end."""
+        with redacted_errors(RunFailedError):
+            if pipeline.outlets:
+                from thresher.runtime.outlets import run_with_outlets
 
-            return run_plan(self, plan, options)
+                return run_with_outlets(self, pipeline, options)
+            with self.connected():
+                plan = self.plan(pipeline, options)
+                from thresher.runtime.run import run_plan
+
+                return run_plan(self, plan, options)
 
 
 def run_spec(plan: Plan, limits: Limits, accelerators: Sequence[Accelerator] = ()) -> RunSpec:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from thresher.core.arguments.options import RunOptions
 from thresher.core.arguments.sizes import counted
 from thresher.core.files.filesystem import STANDARD_STREAM
+from thresher.core.outlets import DROPPED, INPUT, ORIGIN
 from thresher.core.phases import PhaseReader
 from thresher.core.planning.fingerprint import fingerprint, tasks_digest
 from thresher.core.planning.plan import Plan
@@ -65,7 +66,7 @@ def run_plan(executor: Executor, plan: Plan, options: RunOptions) -> RunResult:
 def _run_plan(executor: Executor, plan: Plan, options: RunOptions, output: StandardOutput | None = None) -> RunResult:
     listed = begin_listing(plan)
     with Interrupts() as interrupts:  # also while the folder is opened, which must not stop halfway
-        run = open_run(_request(executor, plan, options))
+        run = open_run(run_request(executor, plan, options))
         if output is not None or reads_standard_input(plan):
             run.warnings.append(NOTE)
         try:
@@ -73,7 +74,7 @@ def _run_plan(executor: Executor, plan: Plan, options: RunOptions, output: Stand
         except InputChangedError as change:
             if run.has_output:
                 raise
-            run = open_run(_request(executor, plan, dataclasses.replace(options, fresh=True)))
+            run = open_run(run_request(executor, plan, dataclasses.replace(options, fresh=True)))
             run.warnings.append(STARTS_OVER.format(change.what))
             return _run_attempt(executor, plan, options, run, (begin_listing(plan), interrupts), output)
 
@@ -355,7 +356,8 @@ def _input_units(run: OpenRun) -> int:
     return sum(1 for unit, record in run.committed.items() if not record.phase and is_input_unit(unit))
 
 
-def _request(executor: Executor, plan: Plan, options: RunOptions) -> RunRequest:
+def run_request(executor: Executor, plan: Plan, options: RunOptions) -> RunRequest:
+    """Return what the ledger needs to open the run."""
     sink = plan.sink
     return RunRequest(
         name=plan.name,
@@ -366,7 +368,9 @@ def _request(executor: Executor, plan: Plan, options: RunOptions) -> RunRequest:
         extension=sink.extension() if sink is not None else "",
         suffixes=sink.suffixes() if sink is not None else ("",),
         dropped_to=options.dropped_to,
-        fingerprint=fingerprint(plan.stages, __version__) | _tasks_part(plan, options),
+        fingerprint=fingerprint(plan.stages, __version__, plan.outlets)
+        | _tasks_part(plan, options)
+        | _origin_parts(options),
         recipe=dict(options.recipe or {}),
         plan=plan_facts(plan),
         executor=executor.name,
@@ -377,6 +381,7 @@ def _request(executor: Executor, plan: Plan, options: RunOptions) -> RunRequest:
         target_file_size=sink.target_file_size if sink is not None else None,
         schema_mode=_schema_mode(plan),
         phase_extensions=tuple(writer.extension() for writer in plan.phase_writers),
+        outlets=(*plan.outlets, *([DROPPED] if plan.settings.keep_dropped and options.dropped_to is None else [])),
     )
 
 
@@ -389,6 +394,11 @@ def _tasks_part(plan: Plan, options: RunOptions) -> dict[str, str]:
     if plan.source is not None or plan.sink is None or not options.ledger:
         return {}
     return {"initial_tasks": tasks_digest(_initial_tasks(options), plan.tasks_per_unit)}
+
+
+def _origin_parts(options: RunOptions) -> dict[str, str]:
+    """Return the parts of the fingerprint that cover the outlet that the run is made for."""
+    return {} if options.origin is None else {ORIGIN: options.origin.outlet, INPUT: options.origin.digest}
 
 
 def _schema_mode(plan: Plan) -> str:

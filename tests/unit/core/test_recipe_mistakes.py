@@ -48,7 +48,7 @@ MISTAKES = [
         (
             "recipe:3: stages[0].WordCountFilter.min_word: WordCountFilter has no parameter 'min_word'. Did you mean "
             "'min_words'? It takes: min_words, max_words, lang, text_field, score_field, invert, name, resources, "
-            "batch_size, num_workers, timeout_s, max_attempts"
+            "batch_size, num_workers, timeout_s, max_attempts, drops_to"
         ),
     ),
     (
@@ -146,7 +146,7 @@ def test_a_mistake_in_a_stage_is_told_with_line_path_value_and_what_is_legal(sta
             "name: x\nstage: []\nstages: [UrlsFilter]\n",
             (
                 "recipe:2: stage: a recipe has no key 'stage'. Did you mean 'stages'? It has: name, description, "
-                "params, executor, options, stages"
+                "params, executor, options, stages, outlets"
             ),
         ),
         ("name: x\ndescription: 5\nstages: [UrlsFilter]\n", "recipe:2: description: 5 is not a text; put it in quotes"),

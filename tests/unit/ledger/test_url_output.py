@@ -16,8 +16,8 @@ from tests.unit.ledger.runs import commit, commit_all, lines_of, request, units,
 from thresher.core.unit import Piece, Unit
 from thresher.errors import OutputRefusedError, UsageError
 from thresher.ledger.folder.find import find_run, read_commits, read_manifest, read_units
+from thresher.ledger.folder.journal import Journal
 from thresher.ledger.folder.lock import Lease
-from thresher.ledger.folder.open_run import Journal
 from thresher.ledger.folder.opening import open_run
 from thresher.ledger.records import CommitRecord, encode
 from thresher.ledger.records import read_commits as read_journal

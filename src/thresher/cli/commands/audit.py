@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from thresher.cli.printing import (
     ProgressLine,
@@ -19,9 +19,10 @@ from thresher.cli.printing import (
 )
 from thresher.cli.saved_recipe import add_run_argument, run_folder
 from thresher.core.arguments.sizes import counted
-from thresher.errors import CheckFailedError, DamagedRunError
+from thresher.errors import CheckFailedError, DamagedRunError, UsageError
 
 if TYPE_CHECKING:
+    from thresher.inspect.audit import Audit
     from thresher.inspect.audit_checks import Check
 
 DESCRIPTION = (
@@ -47,39 +48,52 @@ def execute(arguments: argparse.Namespace) -> int:
         run_dir, options = run_folder(arguments)
     except DamagedRunError as error:
         raise CheckFailedError(str(error)) from None
+    audits: dict[str, tuple[str, Audit]] = {}
+    waiting = [("", run_dir)]
     note = ProgressLine("audit", quiet=arguments.json)
     try:
-        found = audit_run(run_dir, options, count_records_in, lambda what, done, total: note.update(done, total))
+        while waiting:
+            name, folder = waiting.pop(0)
+            found = audit_run(folder, options, count_records_in, lambda what, done, total: note.update(done, total))
+            audits[name] = folder, found
+            waiting += [(f"{name}/{outlet}".lstrip("/"), its) for outlet, its in found.outlets.items()]
+    except UsageError as error:  # the run folder of an outlet is gone
+        raise CheckFailedError(str(error)) from None
     finally:
         note.close()
-    differences = found.differences
     if arguments.json:
-        print_json(
-            {
-                "run_dir": run_dir,
-                "run_id": found.run_id,
-                "status": "different" if differences else "proven",
-                "checks": [
-                    {
-                        "name": check.name,
-                        "proven": None if check.differences else check.proven,
-                        "differences": check.differences,
-                    }
-                    for check in found.checks
-                ],
-                "notes": found.notes,
-            }
-        )
+        facts, *_ = outlets = [_facts(folder, found) for folder, found in audits.values()]
+        print_json(facts | ({"outlets": dict(zip(list(audits)[1:], outlets[1:], strict=True))} if outlets[1:] else {}))
     else:
-        print_result("\n".join(line for check in found.checks for line in _lines(check)))
-        for text in found.notes:
-            print_note(shown(text))
+        for name, (_, found) in audits.items():
+            print_result("\n".join([f"outlet {name}"] * bool(name) + [row for c in found.checks for row in _lines(c)]))
+            for text in found.notes:
+                print_note(shown(text))
+    differences = sum(len(found.differences) for _, found in audits.values())
     if differences:
-        print_error(f"{run_dir}: {counted(len(differences), 'difference')}")
+        print_error(f"{run_dir}: {counted(differences, 'difference')}")
         return CheckFailedError.exit_code
     if not arguments.json:
         print_result("no difference")
     return 0
+
+
+def _facts(run_dir: str, found: Audit) -> dict[str, Any]:
+    """Return the result of an audit for `--json`."""
+    return {
+        "run_dir": run_dir,
+        "run_id": found.run_id,
+        "status": "different" if found.differences else "proven",
+        "checks": [
+            {
+                "name": check.name,
+                "proven": None if check.differences else check.proven,
+                "differences": check.differences,
+            }
+            for check in found.checks
+        ],
+        "notes": found.notes,
+    }
 
 
 def _lines(check: Check) -> list[str]:

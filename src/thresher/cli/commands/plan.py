@@ -31,7 +31,8 @@ def execute(arguments: argparse.Namespace) -> int:
     recipe = load(arguments)
     executor = recipe.make_executor(executor_options(arguments), print_warning if arguments.allow_unsupported else None)
     asked = {key: recipe.options[key] for key in ("dropped_to", "keep_scores") if key in recipe.options}
-    plan = executor.plan(recipe.pipeline(), RunOptions(**asked))
+    pipeline = recipe.pipeline()
+    plan = executor.plan(pipeline, RunOptions(**asked))
     limits = executor.limits()
     facts = {
         "name": recipe.name,
@@ -47,11 +48,25 @@ def execute(arguments: argparse.Namespace) -> int:
         "units": _unit_facts(plan),
         "output": plan.sink.path if plan.sink is not None else None,
     }
+    if pipeline.outlets:
+        facts["outlets"] = {name: _outlet_facts(executor, name, its) for name, its in pipeline.outlets.items()}
     if arguments.json:
         print_json(facts)
     else:
         print_result("\n".join(_lines(facts)))
     return 0
+
+
+def _outlet_facts(executor: Any, name: str, branch: Any) -> dict[str, Any]:
+    """Return the stages and the output of an outlet."""
+    from thresher.runtime.outlets import plan_outlet
+
+    plan = plan_outlet(executor, name, branch)
+    return {
+        "stages": [_stage_facts(stage) for stage in plan.stages],
+        "routes": _routes(plan),
+        "output": plan.sink.path if plan.sink is not None else None,
+    }
 
 
 def _stage_facts(stage: Any) -> dict[str, Any]:
@@ -131,12 +146,12 @@ def _lines(facts: dict[str, Any]) -> list[str]:
         for number, group in enumerate(groups, start=1):
             lines += wrapped(f"{number}. {_group_workers(group)}: {_group_name(group)}", "     ")
     lines += ["", heading("input"), f"  {_unit_line(units)}"]
-    return [
-        *lines,
-        "",
-        heading("output"),
-        f"  {_output_name(facts['output']) or 'no writer: the tasks of the last stage are the result'}",
-    ]
+    without = "no writer: the tasks of the last stage are the result"
+    lines += ["", heading("output"), f"  {_output_name(facts['output']) or without}"]
+    for name, outlet in facts.get("outlets", {}).items():
+        lines += ["", heading(f"outlet {name}"), *table(map(_stage_row, outlet["stages"][1:]))]
+        lines += wrapped(f"  output  {_output_name(outlet['output'])}", "     ")
+    return lines
 
 
 def _output_name(path: str | None) -> str | None:

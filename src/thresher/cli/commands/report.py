@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from typing import Any
 
 from thresher.cli.printing import print_json, print_result, result_width, wants_color
 from thresher.cli.saved_recipe import add_run_argument, run_folder
@@ -32,6 +33,7 @@ def execute(arguments: argparse.Namespace) -> int:
         )
     if not isinstance(report, dict):
         raise DamagedRunError(f"{run_dir}/report.json is damaged: it is no report")
+    report = with_outlets(report, run_dir, options)
     if arguments.json:
         print_json(report)
         return 0
@@ -44,3 +46,16 @@ def execute(arguments: argparse.Namespace) -> int:
         raise DamagedRunError(f"{run_dir}/report.json is damaged: it is no report ({missing})") from None
     print_result(text)
     return 0
+
+
+def with_outlets(report: dict[str, Any], run_dir: str, options: dict[str, Any]) -> dict[str, Any]:
+    """Return a report with those of the outlets that were run to their end."""
+    from thresher.ledger.folder.find import read_json
+    from thresher.ledger.folder.outlets import finished_outlets
+
+    outlets = {}
+    for name, folder in finished_outlets(run_dir, options).items():
+        found = read_json(folder, "report.json", options)
+        if isinstance(found, dict):
+            outlets[name] = with_outlets(found, folder, options)
+    return {**report, "outlets": outlets} if outlets else report

@@ -41,7 +41,7 @@ def execute(arguments: argparse.Namespace) -> int:
     from thresher.core.files.filesystem import STANDARD_STREAM
     from thresher.runtime.processes.zygote import preload_early
 
-    preload_early(recipe.stages)
+    preload_early([*recipe.stages, *(stage for stages in recipe.outlets.values() for stage in stages)])
     executor = recipe.make_executor(executor_options(arguments), print_warning if arguments.allow_unsupported else None)
     options: dict[str, Any] = {
         **recipe.options,

@@ -156,6 +156,7 @@ def _visit_lines(visit: Visit, wanted: str) -> list[str]:
     results = {
         "became": f"became {counted(len(visit.children), 'record')}: {', '.join(visit.children[:5])}",
         "dropped": "dropped",
+        "sent": f"sent to the outlet {visit.reason}",
         "failed": f"fails: {visit.reason}",
         "set aside": visit.reason,
         "not recomputed": f"not done again: {visit.reason}",

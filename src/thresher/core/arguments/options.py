@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from thresher.core.files.filesystem import STANDARD_STREAM
 from thresher.core.scores import ScoreSource
@@ -68,6 +68,15 @@ class ErrorBudget:
         return str(self.count) if self.count is not None else f"{100 * (self.share or 0):g}%"
 
 
+class OutletOrigin(NamedTuple):
+    """The outlet that a run is made for."""
+
+    outlet: str
+    """The run folder of the pipeline and the name of its outlet."""
+    digest: str
+    """Hash of what was sent there; empty before that is known."""
+
+
 @dataclass(frozen=True)
 class RunOptions:
     """Options of one run."""
@@ -94,6 +103,8 @@ class RunOptions:
     """`auto`, `live`, `lines` or `none`."""
     recipe: Mapping[str, Any] | None = None
     """The resolved recipe, for the run folder."""
+    origin: OutletOrigin | None = None
+    """The outlet that the run is made for, if it is."""
 
     def __post_init__(self) -> None:
         check_choice("progress", self.progress, PROGRESS_MODES)

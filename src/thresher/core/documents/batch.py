@@ -321,6 +321,12 @@ class DocumentBatch(RecordTask):
 
         return DocumentReconciler(self, stage_name, several=several)
 
+    def to(self, outlet: str, rows: Sequence[int] | Rows) -> Self:
+        """Return the batch without `rows`, which go to an outlet of the pipeline; see `Pipeline.outlet`."""
+        rest, gone = self._without(rows)
+        rest._dropped.append(DroppedRows(gone, "", outlet=outlet))
+        return rest
+
     @classmethod
     def from_json_lines(cls, lines: Sequence[bytes], ids: RecordIds) -> Self:
         """Return the documents of some JSON lines."""

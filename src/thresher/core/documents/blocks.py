@@ -12,6 +12,8 @@ import numpy as np
 from thresher.core.documents.batch import DocumentBatch
 from thresher.core.documents.records import RawLines
 from thresher.core.records.record_ids import RecordIds
+from thresher.core.records.record_task import RecordTask
+from thresher.errors import RunFailedError, with_article
 
 
 class _Head(msgspec.Struct, array_like=True):
@@ -46,8 +48,10 @@ def with_settled_lines(batch: DocumentBatch) -> DocumentBatch:
     return DocumentBatch.from_lines(RawLines.join(batch.json_lines()), batch.ids)
 
 
-def encode_block(batch: DocumentBatch) -> bytes:
-    """Return documents that have ids as bytes."""
+def encode_block(batch: RecordTask) -> bytes:
+    """Return documents that have ids as bytes; other records have no such form."""
+    if not isinstance(batch, DocumentBatch):
+        raise RunFailedError(f"{with_article(type(batch))} cannot go to an outlet; only documents can")
     batch = with_settled_lines(batch)
     ids, raw = batch.ids, batch.raw_lines
     assert ids is not None, "documents of a run have ids"

@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
+from thresher.core.outlets import KEPT_STREAMS, unknown_outlet
 from thresher.core.phases import PhaseReader, PhaseWriter, phase_starts
 from thresher.core.planning.task_types import (
     TaskTypes,
@@ -143,6 +144,13 @@ def check_keeps_scores(stages: Sequence[Stage]) -> None:
         )
     if not any(rules_of(stage) for stage in stages):
         raise PlanError("keep_scores: no stage here finds scores; ScoreFilter and Score do. Leave it out")
+
+
+def check_outlets(stages: Sequence[Stage], outlets: Collection[str]) -> None:
+    """Refuse stages that send what they drop to an outlet that the pipeline does not have."""
+    for stage in stages:
+        if stage.drops_to is not None and (stage.drops_to not in outlets or stage.drops_to in KEPT_STREAMS):
+            raise PlanError(unknown_outlet(stage.name, stage.drops_to, outlets))
 
 
 def check_keeps_dropped(stages: Sequence[Stage]) -> None:

@@ -36,13 +36,17 @@ _SCALARS = (int, float, complex, bool, type(None))
 _BUFFERS = (bytes, bytearray, memoryview)
 
 
-def fingerprint(stages: Sequence[ProcessingStage[Any, Any]], version: str) -> dict[str, str]:
-    """Return hashes by what they cover: `version`, `stages` (names and order), `<stage>.parameters` and
-    `<stage>.code`."""
+def fingerprint(
+    stages: Sequence[ProcessingStage[Any, Any]], version: str, outlets: Iterable[str] = ()
+) -> dict[str, str]:
+    """Return hashes by what they cover: `version`, `stages` (names and order), `outlets` (names), `<stage>.parameters`
+    and `<stage>.code`."""
     parts = {
         "version": ".".join(version.split(".")[:2]),
         "stages": _digest(",".join(f"{stage.name}:{type(stage).__qualname__}" for stage in stages)),
     }
+    if outlets:
+        parts["outlets"] = _digest(",".join(sorted(outlets)))
     for stage in stages:
         parts[f"{stage.name}.parameters"] = _digest(describe(parameters(stage)))
         code = code_of(stage)

@@ -18,6 +18,7 @@ from typing import Any, Literal
 import msgspec
 
 from thresher.core.function_stage import FunctionStage
+from thresher.core.outlets import KEPT_STREAMS
 from thresher.core.phases import PhaseReader, PhaseWriter, phase_starts
 from thresher.core.pipeline import Pipeline, Stage
 from thresher.core.planning.checks import (
@@ -26,9 +27,11 @@ from thresher.core.planning.checks import (
     check_keeps_dropped,
     check_keeps_scores,
     check_ordered,
+    check_outlets,
     check_positions,
     check_task_types,
 )
+from thresher.core.registry import OUTLET_FILES, resolve
 from thresher.core.resources import Resources
 from thresher.core.scores import ScorePlan, ScoreSource, score_columns
 from thresher.core.stage import (
@@ -132,6 +135,8 @@ class Plan:
     """Use of scores; `None` if there is none."""
     corrections: dict[str, Tally] = field(default_factory=dict)
     """Counts to add to the commit of a unit, by its id: records that are retried were counted before."""
+    outlets: dict[str, Any] = field(default_factory=dict)
+    """What opens the files for documents that stages send to outlets, by outlet."""
 
     @property
     def source(self) -> SourceStage[Any] | None:
@@ -234,6 +239,7 @@ def make_plan(
     problems.check(check_ordered, stages)
     problems.check(check_task_types, stages)
     problems.check(check_columns, stages)
+    problems.check(check_outlets, stages, pipeline.outlets)
     if settings.keep_scores:
         problems.check(check_keeps_scores, stages)
     if settings.keep_dropped:
@@ -241,11 +247,22 @@ def make_plan(
     if find_more is not None:
         problems.found += find_more(stages)
     problems.refuse()
-    if not settings.keep_dropped and not settings.whole_records:
+    if not settings.keep_dropped and not settings.whole_records and not pipeline.outlets:
         stages = prune_columns(stages)
     stages = [_with_run_settings(stage, stages[-1], settings) for stage in stages]
     ops, entries = _link_routes(stages, _routes(stages, settings))
-    return Plan(pipeline.name, tuple(stages), ops, entries, settings, _scores(stages, settings))
+    scores, outlets = _scores(stages, settings), _outlets(pipeline, settings)
+    return Plan(pipeline.name, tuple(stages), ops, entries, settings, scores, outlets=outlets)
+
+
+def _outlets(pipeline: Pipeline, settings: PlanSettings) -> dict[str, Any]:
+    """Return what opens the files for outlets; those that get what the framework keeps need none."""
+    names = [name for name in pipeline.outlets if name not in KEPT_STREAMS]
+    if not names:
+        return {}
+    files = resolve(OUTLET_FILES)
+    room = settings.large_bytes // len(names)
+    return {name: files(max(2**20, room)) if room else files() for name in names}
 
 
 def _scores(stages: Sequence[Stage], settings: PlanSettings) -> ScorePlan | None:
@@ -265,6 +282,8 @@ def expanded(stages: Sequence[Stage], inside: tuple[str, ...] = ()) -> list[Stag
         parts = stage.decompose()
         if not parts:
             raise PlanError(f"{stage.name}: decompose() returned no stages")
+        if stage.drops_to is not None:
+            parts = [part if part.drops_to is not None else part.with_(drops_to=stage.drops_to) for part in parts]
         flat.extend(expanded(parts, (*inside, type(stage).__name__)))
     return flat
 

@@ -7,6 +7,8 @@ stages:
   - JsonlReader: {file_paths: "${input_path}"}
   - WordCountFilter: {min_words: "${min_words}"}
   - JsonlWriter: {path: "${output_path}"}
+
+`outlets` holds further lists of stages, by the name of the outlet that they continue.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ from thresher.core.arguments.parameters import (
     unknown_keys,
     value_problem,
 )
+from thresher.core.outlets import check_outlet_name
 from thresher.core.pipeline import Pipeline
 from thresher.core.planning.checks import stage_problems
 from thresher.core.recipes.executors import make_executor
@@ -48,7 +51,7 @@ from thresher.errors import RecipeError, UsageError, nearest, numbered
 if TYPE_CHECKING:
     from thresher.core.result import RunResult
 
-KEYS = ("name", "description", "params", "executor", "options", "stages")
+KEYS = ("name", "description", "params", "executor", "options", "stages", "outlets")
 OPTIONS: dict[str, Parameter] = {
     "max_errors": Parameter("max_errors", int | str, "5%"),
     "keep_scores": Parameter("keep_scores", bool, False),
@@ -80,10 +83,16 @@ class Recipe:
     """Stages in order, with unique names."""
     resolved: dict[str, Any] = field(repr=False)
     """The recipe as data, for the run folder; secrets are replaced by `***`."""
+    outlets: dict[str, tuple[Stage, ...]] = field(default_factory=dict)
+    """Stages that continue each outlet."""
 
     def pipeline(self) -> Pipeline:
         """Return a new pipeline of these stages."""
-        return Pipeline(self.name, self.description, self.stages)
+        pipeline = Pipeline(self.name, self.description, self.stages)
+        for name, stages in self.outlets.items():
+            for stage in stages:
+                pipeline.outlet(name).add_stage(stage)
+        return pipeline
 
     def make_executor(self, wins: Mapping[str, Any] | None = None, warn: Callable[[str], None] | None = None) -> Any:
         """Return the executor that the recipe specifies; the options in `wins` take precedence.
@@ -194,9 +203,13 @@ class _RecipeLoader:
         self.problems += filling.problems
         self._raise_problems()
         executor, options = self._executor(filled, params), self._options(filled)
-        items = self._items(filled["stages"])
-        self._override_stages(items)
+        items = self._items(filled["stages"], ("stages",))
+        branches = {name: self._items(listed, ("outlets", name)) for name, listed in self._outlets(filled).items()}
+        self._raise_problems()
+        named = {f"{outlet}.{item.name}": item for outlet, listed in branches.items() for item in listed}
+        self._override_stages({item.name: item for item in items} | named)
         stages = self._build(items)
+        outlets = {name: tuple(self._build(listed)) for name, listed in branches.items()}
         self._raise_problems()
         shown_params = {key: HIDDEN if key in filling.secret_params else value for key, value in params.items()}
         resolved = {
@@ -207,6 +220,8 @@ class _RecipeLoader:
             "options": options,
             "stages": [item.as_data() for item in items],
         }
+        if branches:
+            resolved["outlets"] = {name: [item.as_data() for item in listed] for name, listed in branches.items()}
         return Recipe(
             data["name"],
             data.get("description") or "",
@@ -215,6 +230,7 @@ class _RecipeLoader:
             options,
             tuple(stages),
             without_secrets(resolved),
+            outlets,
         )
 
     def _raise_problems(self) -> None:
@@ -323,19 +339,35 @@ class _RecipeLoader:
                 self.problems.append(Problem(("options", "max_errors"), text))
         return options
 
-    def _items(self, listed: list[Any]) -> list[StageItem]:
+    def _outlets(self, filled: dict[str, Any]) -> dict[str, list[Any]]:
+        """Return the lists of stages of outlets."""
+        given = filled.get("outlets") or {}
+        if not isinstance(given, dict):
+            text = f"{show_value(given)} is not a mapping of outlets to lists of stages"
+            self.problems.append(Problem(("outlets",), text))
+            return {}
+        for name, listed in given.items():
+            try:
+                check_outlet_name(name)
+            except UsageError as error:
+                self.problems.append(Problem(("outlets", name), str(error).removeprefix("outlet: ")))
+            if not isinstance(listed, list) or not listed:
+                text = f"{show_value(listed)} is not a list of stages; an outlet needs at least a writer"
+                self.problems.append(Problem(("outlets", name), text))
+        return {name: listed for name, listed in given.items() if isinstance(listed, list)}
+
+    def _items(self, listed: list[Any], path: Path) -> list[StageItem]:
         items = []
         for index, value in enumerate(listed):
             try:
-                items.append(read_item(value, ("stages", index)))
+                items.append(read_item(value, (*path, index)))
             except StageProblems as wrong:
                 self.problems += wrong.problems
         self._raise_problems()
         name_items(items)
         return items
 
-    def _override_stages(self, items: list[StageItem]) -> None:
-        by_name = {item.name: item for item in items}
+    def _override_stages(self, by_name: Mapping[str, StageItem]) -> None:
         for key, value in self.overrides.items():
             if "." not in key or key.startswith(("executor.", "options.")):
                 continue

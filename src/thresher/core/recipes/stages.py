@@ -28,7 +28,7 @@ from thresher.stage_errors import ControlSignal
 
 Stage = ProcessingStage[Any, Any]
 
-SETTINGS = ("name", "resources", "batch_size", "num_workers", "timeout_s", "max_attempts")
+SETTINGS = ("name", "resources", "batch_size", "num_workers", "timeout_s", "max_attempts", "drops_to")
 """Settings that any stage accepts besides its own parameters."""
 
 TARGET = "_target_"

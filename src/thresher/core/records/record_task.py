@@ -48,6 +48,10 @@ class DroppedRows:
     """The score that the rule computed, one per record."""
     threshold: Any = None
     """The bound that the rule compares the score with."""
+    outlet: str = ""
+    """The outlet that gets the records, so that they count as sent and not as dropped; empty if there is none."""
+    copied: bool = False
+    """True if they also go on, so that those in the outlet count as created."""
 
 
 @dataclass(frozen=True)
@@ -97,8 +101,8 @@ class RecordTask(Task):
     Invariants:
 
     - Records are numbered 0 to `num_items` - 1, and `ids` has one id for each of them or is `None`.
-    - `pick`, `take`, `drop`, `set_aside`, `joined` and `with_ids` return new tasks; the records of this one stay.
-    - A record that was dropped or set aside is no longer among the records. It is noted with its content until
+    - `pick`, `take`, `drop`, `to`, `set_aside`, `joined` and `with_ids` return new tasks; the records of this one stay.
+    - A record that was dropped, sent or set aside is no longer among the records. It is noted with its content until
       `take_dropped()` or `take_failed()` takes it away, so none is lost or counted twice.
     """
 
@@ -265,6 +269,10 @@ class RecordTask(Task):
         rest, gone = self._without(rows)
         rest._dropped.append(DroppedRows(gone, rule, scores, threshold))
         return rest
+
+    def to(self, outlet: str, rows: Sequence[int] | Rows) -> Self:
+        """Return the task without `rows`, which go to an outlet of the pipeline; only documents can, so far."""
+        raise TypeError(f"{type(self).__name__}.to: only documents can be sent to an outlet")
 
     def set_aside(self, rows: Sequence[int] | Rows, error: str, messages: Sequence[str]) -> Self:
         """Return the task without `rows`, which are quarantined."""

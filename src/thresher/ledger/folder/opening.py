@@ -18,10 +18,13 @@ from typing import Any
 import msgspec
 
 from thresher.core.files.filesystem import is_url, join
+from thresher.core.outlets import DROPPED, KEPT_STREAMS
+from thresher.core.outlets import FOLDER as OUTLETS
 from thresher.credentials import has_credentials, without_credentials
 from thresher.errors import OutputRefusedError, UsageError
+from thresher.ledger.folder.journal import Journal
 from thresher.ledger.folder.lock import Lease, RunLock, process_exists, take_lock, this_process
-from thresher.ledger.folder.open_run import Journal, OpenRun, RunFolder
+from thresher.ledger.folder.open_run import OpenRun, RunFolder
 from thresher.ledger.folder.output_files import (
     abort_uploads,
     archive,
@@ -31,6 +34,7 @@ from thresher.ledger.folder.output_files import (
 )
 from thresher.ledger.folder.request import (
     RUN_FILE,
+    RUN_FOLDER,
     Attempt,
     RunRequest,
     RunState,
@@ -89,6 +93,23 @@ def open_run(request: RunRequest) -> OpenRun:
             raise
 
 
+def refuse_unusable(request: RunRequest, origin: str) -> None:
+    """Refuse what `open_run` would refuse, without creating anything. `origin`: the outlet whose output it is, which
+    may hold the files of an earlier run of that outlet."""
+    from thresher.ledger.folder.outlets import belongs_to
+
+    _require_roots(request)
+    target = _commit_target(request, "")
+    assert target.output is not None, "an outlet has a writer"
+    assert target.run_dir is not None, "an outlet has a run folder"
+    if not belongs_to(target.run_dir, origin, request.options)[0]:
+        names = foreign_names(open_store(target.output, request.options))
+        if read_state(open_store(target.run_dir, request.options).read(RUN_FILE)) is not None:
+            names = names or [RUN_FOLDER]
+        if request.mode == "error":
+            refuse_foreign(target.output, names)
+
+
 def _require_roots(request: RunRequest) -> None:
     """Refuse URLs that hold credentials, whose server does not answer, or whose bucket does not exist."""
     for url in (request.sink_path, request.dropped_to, request.run_dir if request.ledger else None):
@@ -109,7 +130,10 @@ def refuse_password(url: str | None) -> None:
 def _commit_target(request: RunRequest, run_id: str) -> CommitTarget:
     """Return the commit folders as far as they are known before anything is read."""
     output = None if request.sink_path is None else absolute_folder(request.sink_path)
+    run_dir = run_folder(request, run_id) if request.ledger else None
     dropped_to = None if request.dropped_to is None else absolute_folder(request.dropped_to)
+    if dropped_to is None and run_dir is not None and DROPPED in request.outlets:
+        dropped_to = join(run_dir, OUTLETS, DROPPED)
     if output is not None and output == dropped_to:
         raise UsageError(f"dropped_to: {request.dropped_to!r} is the output folder itself; give another folder")
     if _has_parts(request) and request.suffixes != ("",):
@@ -119,7 +143,7 @@ def _commit_target(request: RunRequest, run_id: str) -> CommitTarget:
         )
     return CommitTarget(
         output=output,
-        run_dir=run_folder(request, run_id) if request.ledger else None,
+        run_dir=run_dir,
         attempt=1,
         tmp="",
         extension=request.extension,
@@ -130,6 +154,7 @@ def _commit_target(request: RunRequest, run_id: str) -> CommitTarget:
         joins=request.target_file_size is not None,
         schema_mode=request.schema_mode,
         phase_extensions=request.phase_extensions,
+        outlets=None if run_dir is None else join(run_dir, OUTLETS),
     )
 
 
@@ -148,7 +173,7 @@ def _open_locked(request: RunRequest, target: CommitTarget, store: Store, held: 
     exclusive = lock.exclusive if isinstance(lock, Lease) else True
     target = replace(target, attempt=len(state.attempts) + 1, prefix=state.prefix, run_id=state.run_id)
     target = replace(_with_folders(request, target, state.run_id), conditional=exclusive)
-    journal = Journal(store, _synced_folders(target), state.run_id)
+    journal = Journal(store, _synced_folders(request, target), state.run_id)
     journal.recover()
     _remove_leftovers(store, target, state.attempts)
     inside = target.tmp.startswith(store.root)
@@ -224,7 +249,7 @@ def _resumes(request: RunRequest, target: CommitTarget, store: Store, found: Run
     if found.fingerprint == request.digest and not options:
         return True
     done = {**read_inbox(store, found.run_id), **read_commits(store)}
-    if any(record.outputs or record.dropped_outputs for record in done.values()):
+    if any(record.outputs or record.dropped_outputs or record.sent for record in done.values()):
         if found.fingerprint != request.digest:
             refuse_changed(str(target.run_dir), changes)
         refuse_changed_options(str(target.run_dir), options)
@@ -240,7 +265,8 @@ def _with_folders(request: RunRequest, target: CommitTarget, run_id: str) -> Com
     tmp = join(run_dir, "tmp", f"{target.attempt:03d}") if not is_url(run_dir) else _scratch(target, run_id)
     parts = join(run_dir, "parts") if _has_parts(request) else None
     target = replace(target, tmp=tmp, parts=parts, phases=join(run_dir, "phases"))
-    for folder in (target.output, target.dropped_to, parts, join(run_dir, INBOX), *_phase_folders(target)):
+    own = (join(run_dir, INBOX), *_phase_folders(target), *_outlet_folders(request, run_dir))
+    for folder in (target.output, target.dropped_to, parts, *own):
         if folder is not None:
             with making(folder):
                 target.store(folder).make_folder()
@@ -251,6 +277,10 @@ def _with_folders(request: RunRequest, target: CommitTarget, run_id: str) -> Com
 
 def _phase_folders(target: CommitTarget) -> list[str]:
     return [target.phase_folder(phase) for phase in range(len(target.phase_extensions))]
+
+
+def _outlet_folders(request: RunRequest, run_dir: str) -> list[str]:
+    return [join(run_dir, OUTLETS, name) for name in request.outlets if name not in KEPT_STREAMS]
 
 
 def _has_parts(request: RunRequest) -> bool:
@@ -265,8 +295,9 @@ def _scratch(target: CommitTarget, run_id: str) -> str:
     return os.path.join(tempfile.gettempdir(), name.lstrip("."))
 
 
-def _synced_folders(target: CommitTarget) -> list[Store]:
-    own = [join(target.run_dir or "", name) for name in ("quarantine", "scores")]
+def _synced_folders(request: RunRequest, target: CommitTarget) -> list[Store]:
+    run_dir = target.run_dir or ""
+    own = [*(join(run_dir, name) for name in ("quarantine", "scores")), *_outlet_folders(request, run_dir)]
     names: Sequence[str | None] = (target.parts, target.output, target.dropped_to, *_phase_folders(target), *own)
     return [target.store(name) for name in names if name is not None]
 

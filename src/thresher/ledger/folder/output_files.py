@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 OLD = "old"
 _KEPT_HERE = ("lock", RUN_FILE, f"{OLD}/")
-_NOT_KEPT = ("tmp/", "parts/", "phases/")
+_NOT_KEPT = ("tmp/", "parts/", "phases/", "outlets/")
 DATA_FILE = re.compile(r".+\.(jsonl|ndjson|json|parquet|pq)(\.(gz|gzip|zst|zstd|bz2|xz))?")
 """Names of files whose records can be counted."""
 _UNIT_FILE = re.compile(r"([^/]*-[0-9a-f]{12})-[0-9]{6,}[^/]*(/.*)?")
@@ -132,7 +132,10 @@ def _expected_files(
         for folder in (target.output, target.parts, target.dropped_to, *map(target.phase_folder, phases))
         if folder is not None
     }
+    sent = _sizes_of_sent(records, target)
     for record in records:
+        for outlet in record.sent.keys() & sent.keys():
+            yield record, record.sent[outlet], sent[outlet].get(record.sent[outlet].path)
         folder = target.parts if record.part else target.output
         if record.handed_on:
             folder = target.phase_folder(record.phase) if record.phase in phases else None
@@ -142,6 +145,17 @@ def _expected_files(
         if target.dropped_to is not None:
             for file in record.dropped_outputs:
                 yield record, file, sizes[target.dropped_to].get(file.path)
+
+
+def _sizes_of_sent(records: Iterable[CommitRecord], target: CommitTarget) -> dict[str, dict[str, int]]:
+    """Return the sizes of the files of each outlet that has not been run to its end."""
+    names = sorted({outlet for record in records for outlet in record.sent})
+    if not names:
+        return {}
+    from thresher.ledger.folder.outlets import is_done
+
+    folders = {name: target.store(f"{target.outlets}/{name}") for name in names}
+    return {name: folder.sizes() for name, folder in folders.items() if not is_done(folder)}
 
 
 # -- files of an older run ---------------------------------------------------------------------------------------------

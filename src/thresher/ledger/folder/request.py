@@ -70,6 +70,8 @@ class RunRequest:
     """How the schema of the run is fixed; see `CommitTarget`."""
     phase_extensions: tuple[str, ...] = ()
     """End of the names of files that phases hand on, by phase."""
+    outlets: tuple[str, ...] = ()
+    """Names of the outlets of the pipeline."""
 
     @property
     def digest(self) -> str:
@@ -216,6 +218,8 @@ def _change(key: str, old: Mapping[str, str], new: Mapping[str, str], kept: set[
         return f"the Thresher version ({old.get(key, 'unknown')} before, {new.get(key, 'unknown')} now)"
     if key == "stages":
         return "the order or the classes of the stages"
+    if key == "outlets":
+        return "the outlets"
     stage, _, kind = key.rpartition(".")
     what = {"parameters": "the parameters of stage", "code": "the source code of stage"}.get(kind)
     if what is None:
@@ -336,8 +340,12 @@ def check_own_folders(output: str | None, dropped_to: str | None, run_dir: str |
 
     The exception is a run folder inside the output, under a name that readers skip.
     """
-    given = (("output", output), ("folder for dropped records", dropped_to), ("run folder", run_dir))
-    folders = [(name, _absolute(path), path) for name, path in given if path is not None]
+    check_apart({"output": output, "folder for dropped records": dropped_to, "run folder": run_dir})
+
+
+def check_apart(given: Mapping[str, str | None]) -> None:
+    """Refuse folders, given by the words for them, that lie inside each other; see `check_own_folders`."""
+    folders = [(name, _absolute(path), path) for name, path in given.items() if path is not None]
     for name, folder, shown in folders:
         for other, outer, _ in folders:
             if name == other or not (folder == outer or _below(folder, outer)):

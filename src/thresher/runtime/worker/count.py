@@ -1,20 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Count what became of records in a stage, and keep the lines about those that were dropped or set aside.
+"""Count what became of records in a stage, and keep those that were sent to outlets and the lines about those that were
+dropped or set aside.
 
-If the op that dropped a record also writes, its line goes to the unit's files at once. Otherwise it travels with the
-next batch that leaves the worker, so that it is written, and committed, with the unit that it belongs to.
+If the op that a record leaves also writes, it goes to the unit's files at once. Otherwise it travels with the next
+batch that leaves the worker, so that it is written, and committed, with the unit that it belongs to.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from thresher.core.records.record_task import FILTERED, DroppedRows, FailedRows, NoRecords
+from thresher.core.outlets import unknown_outlet
+from thresher.core.pipeline import Stage
+from thresher.core.records.record_task import FILTERED, DroppedRows, FailedRows, NoRecords, RecordTask
 from thresher.core.scores import score_list
 from thresher.core.tally import StageTally
 from thresher.core.task import Task
+from thresher.errors import RunFailedError
 from thresher.ledger.quarantine import dropped_lines, quarantine_lines
 from thresher.runtime.memory.split import only_heads
 
@@ -49,14 +54,16 @@ class Baggage(msgspec.Struct):
     """Records for the quarantine file."""
     scores: list[ScoreRows] = []
     """Scores for the sidecar."""
+    sent: list[tuple[str, bytes]] = []
+    """Outlets and the blocks of documents that were sent there."""
 
     def __bool__(self) -> bool:
-        return bool(self.dropped or self.quarantined or self.scores)
+        return bool(self.dropped or self.quarantined or self.scores or self.sent)
 
     @property
     def nbytes(self) -> int:
-        """Return the bytes of all lines and scores."""
-        lines = sum(len(line) for _, line in (*self.dropped, *self.quarantined))
+        """Return the bytes of all that is held."""
+        lines = sum(len(line) for _, line in (*self.dropped, *self.quarantined, *self.sent))
         return lines + sum(rows.nbytes for rows in self.scores)
 
     def write_to(self, output: UnitOutput) -> None:
@@ -64,12 +71,15 @@ class Baggage(msgspec.Struct):
         output.quarantine(sorted_lines(self.quarantined))
         output.dropped(sorted_lines(self.dropped))
         output.scores(self.scores)
+        for outlet, block in self.sent:
+            output.send(outlet, block)
 
     def add(self, other: Baggage) -> None:
         """Take over what `other` holds."""
         self.dropped.extend(other.dropped)
         self.quarantined.extend(other.quarantined)
         self.scores.extend(other.scores)
+        self.sent.extend(other.sent)
 
 
 def sorted_lines(lines: list[Line]) -> list[bytes]:
@@ -84,8 +94,17 @@ def carrier(dataset_name: str, baggage: Baggage) -> NoRecords:
     return task
 
 
-def count(tally: StageTally, outcome: Outcome, stage_name: str, baggage: Baggage, *, keep_dropped: bool) -> list[Sized]:
-    """Count an outcome and add the lines about records that left to `baggage`; return the tasks that go on."""
+class Kept(NamedTuple):
+    """Which records that leave the pipeline are kept."""
+
+    dropped: bool
+    """True if those are that rules dropped."""
+    outlets: Collection[str]
+    """Outlets whose records are."""
+
+
+def count(tally: StageTally, outcome: Outcome, stage: Stage, baggage: Baggage, keep: Kept) -> list[Sized]:
+    """Count an outcome and add what is kept of records that left to `baggage`; return the tasks that go on."""
     passed = [Sized(task, task.num_items, task.nbytes) for task in outcome.tasks]
     for _, items, nbytes in passed:
         tally.out_docs += items
@@ -94,28 +113,39 @@ def count(tally: StageTally, outcome: Outcome, stage_name: str, baggage: Baggage
     tally.merged += outcome.merged
     if outcome.filtered:
         tally.count_dropped(FILTERED, outcome.filtered)
-    dropped = outcome.dropped
-    if outcome.judged is not None:
-        _count_judged(tally, outcome.judged)
-        dropped = _dropped_rows(outcome.judged) if keep_dropped else []
-    else:
-        for rows in dropped:
-            tally.count_dropped(rows.rule, rows.batch.num_items)
-    if keep_dropped:
-        for rows in dropped:
-            lines = dropped_lines(rows, stage_name)
+    dropped, judged = outcome.dropped, outcome.judged
+    if judged is not None:
+        tally.count_out(len(judged.left), judged.left_bytes)
+        if keep.dropped or stage.drops_to:
+            dropped = _dropped_rows(judged)
+        else:
+            for drops in judged.drops:
+                tally.count_dropped(drops.rule, len(drops.rows))
+    for rows in dropped:
+        outlet = rows.outlet or stage.drops_to
+        if outlet:
+            if outlet not in keep.outlets:
+                raise RunFailedError(unknown_outlet(stage.name, outlet, keep.outlets))
+            _send(outlet, rows.batch, tally, baggage)
+            tally.created += rows.batch.num_items if rows.copied else 0
+            continue
+        tally.count_dropped(rows.rule, rows.batch.num_items)
+        if keep.dropped:
+            lines = dropped_lines(rows, stage.name)
             baggage.dropped.extend(zip(_positions(rows.batch.ids, len(lines)), lines, strict=True))
     for failed in outcome.failed:
         _count_failed(tally, failed)
-        _keep_failed(baggage, failed, stage_name)
+        _keep_failed(baggage, failed, stage.name)
     return passed
 
 
-def _count_judged(tally: StageTally, judged: Judged) -> None:
-    tally.out_docs += len(judged.left)
-    tally.out_bytes += judged.left_bytes
-    for drops in judged.drops:
-        tally.count_dropped(drops.rule, len(drops.rows))
+def _send(outlet: str, batch: RecordTask, tally: StageTally, baggage: Baggage) -> None:
+    """Count documents as sent to an outlet, and add them to `baggage`."""
+    from thresher.core.documents.blocks import encode_block
+
+    if batch.num_items:
+        tally.count_sent(outlet, batch.num_items)
+        baggage.sent.append((outlet, encode_block(batch)))
 
 
 def _dropped_rows(judged: Judged) -> list[DroppedRows]:

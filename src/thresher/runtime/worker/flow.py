@@ -306,6 +306,9 @@ class Flow:
         stage: Any = self._plan.stages[step.stage]
         if not isinstance(task, RecordTask) or (items and not isinstance(task, self._shared.written)):
             raise RunFailedError(cannot_write(self._plan.stages, step.stage, task))
+        if isinstance(stage, PhaseWriter):
+            self._hand_on(step, given)
+            return
         tally = self._tally_of(step.stage)
         tally.tasks += 1
         if not items:
@@ -322,17 +325,37 @@ class Flow:
         self._count_out(step.stage, Outcome([], failed=fitting.take_failed()))
         if fitting is not task:
             items, nbytes = fitting.num_items, fitting.nbytes
-        if isinstance(stage, PhaseWriter) and stage.merges:
-            tally.merged += items
-        else:
-            tally.out_docs += items
-            tally.out_bytes += nbytes
-        if not isinstance(stage, PhaseWriter):
-            self._report.tally.written += items
-        elif not stage.merges:
-            self._report.tally.handed_on += items
+        tally.out_docs += items
+        tally.out_bytes += nbytes
+        self._report.tally.written += items
         if task.metadata:
             tally.add_statistics(task.metadata)
+
+    def _hand_on(self, step: Step, given: Sized) -> None:
+        """Give a task to the writer that ends a phase. Its code is called as that of any stage."""
+        assert self._output is not None, "an op that writes has an output"
+        context, tally = self._contexts[step.stage], self._tally_of(step.stage)
+        stage: Any = context.stage
+        if not given.items:
+            tally.tasks += 1
+            return
+        self._count_in(step.stage, given)
+        started = time.perf_counter()
+        for outcome in run_stage(context, given.task, buffered=self._buffered):
+            passed, outcome.tasks = outcome.tasks, []
+            self._count_out(step.stage, outcome)
+            for task in passed:
+                assert isinstance(task, RecordTask), "the stage returns what it was given"
+                items, nbytes = task.num_items, task.nbytes
+                self._output.write(task)
+                if stage.merges:
+                    tally.merged += items
+                    continue
+                tally.count_out(items, nbytes)
+                self._report.tally.handed_on += items
+        self._spent(step.stage, started)
+        if given.task.metadata:
+            tally.add_statistics(given.task.metadata)
 
     # -- counting -----------------------------------------------------------------------------------------------------
 
@@ -370,8 +393,7 @@ class Flow:
         if self._scores is not None:
             self._baggage.scores.extend(self._scores.collect(number, outcome))
         self._count_noted(context, tally)
-        name = context.stage.name
-        return count(tally, outcome, name, self._baggage, keep_dropped=self._shared.keep_dropped)
+        return count(tally, outcome, context.stage, self._baggage, self._shared.kept)
 
     def _count_noted(self, context: StageContext, tally: StageTally) -> None:
         """Count what was noted in the context of a stage."""

@@ -28,6 +28,7 @@ from thresher.runtime.memory.admission import gate_for
 from thresher.runtime.orders import Produced, TaskOrder, TaskReport, WorkerSetup
 from thresher.runtime.processes.control import available_cpus
 from thresher.runtime.processes.preload import compile_kernels
+from thresher.runtime.worker.count import Kept
 from thresher.runtime.worker.flow import Flow
 from thresher.runtime.worker.fused_call import fused_stages
 from thresher.runtime.worker.score_keeper import ScoreKeeper, introduce
@@ -54,7 +55,8 @@ class OpContext:
         """`contexts`: of all stages of the plan; without them the stages get new ones."""
         self.plan, self.op, self.scores = plan, op, scores
         self.contexts = contexts or [bind_context(stage) for stage in plan.stages]
-        self.keep_dropped = plan.settings.keep_dropped
+        self.kept = Kept(plan.settings.keep_dropped, plan.outlets)
+        """Records that leave the pipeline and are kept."""
         self.gate = gate_for(plan.settings.memory_bytes)
         """Admission of large records; `None` if they never wait."""
         self.fused = [fused_stages(plan, op.steps, place, self.contexts) for place in range(len(op.steps))]
@@ -170,7 +172,7 @@ class Worker:
             assert self._place is not None, "a plan with a writer has a place to commit to"
             phase = order.unit.phase
             sink, source = self.plan.sink_of(phase), self.plan.source_of(phase)
-            found = UnitOutput(self._place, sink, order.unit, order.epoch, source)
+            found = UnitOutput(self._place, sink, order.unit, order.epoch, source, self.plan.outlets)
             if self.plan.scores is not None and self.plan.scores.keep:
                 found.keep_scores(self.plan.scores.columns)
             self._outputs[key] = found

@@ -65,13 +65,13 @@ class ShuffleWriter(PhaseWriter[DocumentBatch]):
             raise ValueError(f"places() returned an array of shape {places.shape} for {len(batch)} documents")
         return places.astype(self.stage.place_type)
 
-    def fitting(self, batch: DocumentBatch) -> DocumentBatch:
-        """Return the batch without documents on which the stage raises, and count columns that no document has."""
-        missing = [name for name in self.inputs()[1] if _lacks(batch, name)]
-        fitting: DocumentBatch = super().fitting(batch)
+    def process(self, task: DocumentBatch) -> DocumentBatch:
+        """Prepare a batch, and count columns that no document has."""
+        missing = [name for name in self.inputs()[1] if _lacks(task, name)]
+        super().process(task)
         if missing:
-            count_missing(self, missing, fitting.columns, len(fitting))
-        return fitting
+            count_missing(self, missing, task.columns, len(task))
+        return task
 
     def open_writer(self, local_path: str) -> SortedFileWriter:
         """Return the writer for one unit."""

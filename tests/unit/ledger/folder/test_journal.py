@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from thresher.ledger.folder.open_run import Journal
+from thresher.ledger.folder.journal import Journal
 from thresher.ledger.records import INBOX, CommitRecord, encode, read_commits
 from thresher.ledger.stores.store import LocalStore
 

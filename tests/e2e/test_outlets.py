@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A pipeline with outlets that ended early goes on in the branch in which it ended; `audit`, `report` and `why` know
+all branches."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from thresher import JsonlReader, JsonlWriter, LocalExecutor, Pipeline, RunResult, SerialExecutor, WordCountFilter
+from thresher.cli.main import main
+from thresher.core.unit import file12
+from thresher.errors import OutputRefusedError, RunFailedError, UsageError
+from thresher.inspect.retry import RetryOptions, retry_run
+
+ROWS = 2000
+
+
+class Full(JsonlWriter):
+    """Finds no room for the file of one unit while another file exists."""
+
+    def __init__(self, path: str, unit: int) -> None:
+        super().__init__(path)
+        self.unit = unit
+
+    def open_writer(self, local_path: str) -> Any:
+        if f"-{self.unit:06d}-" in os.path.basename(local_path) and Path(f"{self.path}.full").exists():
+            raise OSError(errno.ENOSPC, "no space left on device")
+        return super().open_writer(local_path)
+
+
+class Scene:
+    """Short documents go to an outlet, whose writer may fail."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.input = folder, folder / "in"
+        self.input.mkdir()
+        for file in range(4):
+            self.add_input(f"{file}.jsonl", range(file * ROWS // 4, (file + 1) * ROWS // 4))
+
+    def add_input(self, name: str, rows: range) -> None:
+        lines = [json.dumps({"n": n, "text": "word " * (1 + n % 10)}) for n in rows]
+        (self.input / name).write_text("\n".join(lines) + "\n")
+
+    @property
+    def recipe(self) -> Path:
+        path = self.folder / "recipe.yaml"
+        path.write_text(
+            f"name: branched\nstages:\n  - JsonlReader: {{file_paths: {self.input}, blocksize: 10kB}}\n"
+            "  - WordCountFilter: {min_words: 4, drops_to: short}\n"
+            f"  - JsonlWriter: {{path: {self.folder}/long}}\noutlets:\n  short:\n"
+            f"    - WordCountFilter: {{min_words: 2}}\n    - JsonlWriter: {{path: {self.folder}/short}}\n"
+        )
+        return path
+
+    def run(self, executor: Any = None, folder: Path | None = None, **options: Any) -> RunResult:
+        folder = folder or self.folder
+        short = Pipeline("x", stages=[WordCountFilter(min_words=4)]).stages[0].with_(drops_to="short")
+        reader = JsonlReader(str(self.input), blocksize=10_000)
+        pipeline = Pipeline("branched", stages=[reader, short, Full(str(folder / "long"), unit=2)])
+        pipeline.outlet("short").add_stage(WordCountFilter(min_words=2))
+        pipeline.outlet("short").add_stage(Full(str(folder / "short"), unit=0))
+        return pipeline.run(executor or SerialExecutor(), progress="none", **options)
+
+    def numbers(self, branch: str) -> list[int]:
+        files = sorted((self.folder / branch).glob("*.jsonl"))
+        return sorted(json.loads(line)["n"] for path in files for line in path.read_text().splitlines())
+
+    def sent_files(self) -> list[Path]:
+        return list((self.folder / "long" / "_thresher" / "outlets" / "short").glob("*-*"))
+
+    def assert_complete(self, rows: int = ROWS) -> None:
+        assert self.numbers("long") == [n for n in range(rows) if n % 10 > 2]
+        assert self.numbers("short") == [n for n in range(rows) if 0 < n % 10 <= 2]
+        assert not self.sent_files()
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Scene:
+    return Scene(tmp_path)
+
+
+def test_a_run_that_failed_before_its_outlets_goes_on_and_then_runs_them(scene: Scene) -> None:
+    fault = scene.folder / "long.full"
+    fault.touch()
+    with pytest.raises(RunFailedError, match="disk is full"):
+        scene.run()
+    assert scene.sent_files()
+    assert not (scene.folder / "short").exists()
+    fault.unlink()
+    result = scene.run(LocalExecutor(workers=2))
+    assert result.units_resumed > 0
+    scene.assert_complete()
+
+
+def test_an_outlet_that_failed_goes_on_alone(scene: Scene) -> None:
+    fault = scene.folder / "short.full"
+    fault.touch()
+    with pytest.raises(RunFailedError, match="disk is full"):
+        scene.run()
+    assert scene.sent_files()
+    fault.unlink()
+    result = scene.run(LocalExecutor(workers=2))
+    assert (result.status, result.outlets["short"].status) == ("nothing-to-do", "finished")
+    scene.assert_complete()
+    assert scene.run().outlets["short"].status == "nothing-to-do"
+
+
+def test_a_lost_file_for_an_outlet_is_made_again(scene: Scene) -> None:
+    fault = scene.folder / "long.full"
+    fault.touch()
+    with pytest.raises(RunFailedError):
+        scene.run()
+    fault.unlink()
+    scene.sent_files()[0].unlink()
+    scene.run()
+    scene.assert_complete()
+
+
+def test_fresh_replaces_the_output_of_outlets(scene: Scene) -> None:
+    scene.run()
+    scene.add_input("0.jsonl", range(100))
+    result = scene.run(fresh=True)
+    left = [*range(100), *range(ROWS // 4, ROWS)]
+    assert scene.numbers("short") == [n for n in left if 0 < n % 10 <= 2]
+    assert result.outlets["short"].status == "finished"
+    assert main(["audit", str(scene.folder / "long")]) == 0
+
+
+def test_an_outlet_that_is_done_refuses_what_was_sent_later(scene: Scene) -> None:
+    scene.run()
+    scene.add_input("9.jsonl", range(ROWS, ROWS + 100))
+    with pytest.raises(OutputRefusedError, match="the outlet short cannot go on: it was finished before more was sent"):
+        scene.run(accept_changes=True)
+
+
+def test_a_file_of_a_finished_outlet_that_is_missing_is_not_passed_over(scene: Scene) -> None:
+    scene.run()
+    next((scene.folder / "short").glob("*.jsonl")).unlink()
+    with pytest.raises(OutputRefusedError, match="files of it are missing"):
+        scene.run()
+
+
+def test_an_output_of_another_run_is_refused(scene: Scene) -> None:
+    other = Pipeline("other", stages=[JsonlReader(str(scene.input)), JsonlWriter(str(scene.folder / "short"))])
+    other.run(SerialExecutor(), progress="none")
+    with pytest.raises(OutputRefusedError, match="not from this run"):
+        scene.run()
+    assert not (scene.folder / "long").exists()
+
+
+def test_audit_report_plan_and_why_show_all_branches(scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
+    recipe = str(scene.recipe)
+    assert main(["plan", recipe]) == 0
+    assert "outlet short" in capsys.readouterr().out
+    assert main(["run", recipe]) == 0
+    assert f"{2 * ROWS // 10:,} written" in capsys.readouterr().out.split("outlet short")[1]
+    long = str(scene.folder / "long")
+    assert main(["report", long]) == 0
+    assert f"{3 * ROWS // 10:,} read" in capsys.readouterr().out.split("outlet short")[1]
+    assert main(["audit", long, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["outlets"]["short"]["status"] == "proven"
+    assert main(["why", long, f"{file12('0.jsonl')}:0", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert "sent to the outlet short by WordCountFilter" in json.dumps(found)
+    assert not any("changed since" in note for note in found.get("notes", []))
+
+
+def test_audit_finds_a_damaged_file_of_an_outlet(scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
+    scene.run()
+    path = next((scene.folder / "short").glob("*.jsonl"))
+    path.write_bytes(path.read_bytes().replace(b"word", b"wort", 1))
+    assert main(["audit", str(scene.folder / "long")]) == 5
+    assert "was changed" in capsys.readouterr().out
+
+
+def test_audit_says_that_an_outlet_is_not_done(scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
+    fault = scene.folder / "long.full"
+    fault.touch()
+    with pytest.raises(RunFailedError):
+        scene.run()
+    main(["audit", str(scene.folder / "long")])
+    assert "the outlet short has not been run to its end" in capsys.readouterr().err
+
+
+def test_a_retry_is_refused_because_outlets_have_been_run(scene: Scene) -> None:
+    assert main(["run", str(scene.recipe), "--quiet"]) == 0
+    from thresher import load_recipe
+
+    pipeline = load_recipe(str(scene.recipe)).pipeline()
+    with pytest.raises(UsageError, match="could go to an outlet"):
+        retry_run(SerialExecutor(), pipeline, str(scene.folder / "long" / "_thresher"), RetryOptions())
+
+
+def test_a_run_folder_elsewhere_has_those_of_outlets_beside_it(scene: Scene) -> None:
+    scene.run(run_dir=str(scene.folder / "runs" / "one"))
+    assert (scene.folder / "runs" / "one-short" / "run.json").exists()
+    assert not (scene.folder / "short" / "_thresher").exists()
+    assert scene.run(run_dir=str(scene.folder / "runs" / "one")).status == "nothing-to-do"
+    assert main(["audit", str(scene.folder / "runs" / "one")]) == 0
