@@ -7,13 +7,13 @@ Start-up is included on all sides, every output is fresh, and ours keeps its led
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 
 from corpus import corpus_folder, folder_bytes
 from harness import Command, compile_sources, interleave, options, scratch, thresher_run, warm_cache
 from peers import SCRIPTS, TABLES, available
+from ray_executor import several
 from tables import Spread, print_table, print_target, ratios, write_results
 
 RECIPES = {"shuffle": ("global shuffle", "shuffle"), "count": ("count by key", "count_by_key")}
@@ -25,7 +25,7 @@ RAY = "Ray Data"
 def main() -> None:
     chosen = options(__doc__, repeats=3)
     corpus = corpus_folder(chosen.quick)
-    source = corpus if chosen.quick else times(corpus, 4)
+    source = corpus if chosen.quick else several(corpus)
     compile_sources()
     warm_cache(source)
     rows, results = [], {}
@@ -50,16 +50,6 @@ def main() -> None:
     write_results("corpus_wide", {"bytes": folder_bytes(source), "wall_s": results, "growth": growth})
 
 
-def times(corpus: Path, copies: int) -> Path:
-    """Return a folder with each file of the corpus several times."""
-    folder = scratch(f"{corpus.name}-{copies}")
-    folder.mkdir()
-    for path in sorted(corpus.iterdir()):
-        for number in range(copies):
-            os.link(path, folder / f"{number:02d}-{path.name}")
-    return folder
-
-
 def _ray(work: str, source: Path) -> Command:
     output = scratch(f"corpus-{work}-ray")
     return Command(RAY, [sys.executable, SCRIPTS / "ray_data_corpus.py", work, source, output], output, hides_cpu=True)
@@ -77,7 +67,7 @@ def _growth(corpus: Path, copies: tuple[int, ...]) -> dict[str, dict[str, float]
     """Shuffle more and more data with the same memory, once each: time, and peak memory of all processes."""
     found, rows = {}, []
     for n in copies:
-        source = times(corpus, n)
+        source = several(corpus, n)
         command = thresher_run("thresher", "shuffle", source, scratch("corpus-growth"), "--memory", MEMORY)
         (measured,) = interleave([command], 1, memory=True)["thresher"]
         found[f"{n}x"] = {"bytes": folder_bytes(source), "wall_s": measured.wall_s, "peak": measured.peak_total_bytes}

@@ -40,12 +40,12 @@ def main() -> None:
     report(seconds, {name: [run["busy"] for run in runs] for name, runs in busy.items()}, tasks, quick=chosen.quick)
 
 
-def several(corpus: Path) -> Path:
+def several(corpus: Path, copies: int = COPIES) -> Path:
     """A folder with each file of the corpus several times."""
-    folder = scratch(f"{corpus.name}-{COPIES}")
+    folder = scratch(f"{corpus.name}-{copies}")
     folder.mkdir()
     for path in sorted(corpus.iterdir()):
-        for number in range(COPIES):
+        for number in range(copies):
             os.link(path, folder / f"{number}-{path.name}")
     return folder
 

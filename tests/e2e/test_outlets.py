@@ -7,12 +7,24 @@ from __future__ import annotations
 import errno
 import json
 import os
+import signal
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from thresher import JsonlReader, JsonlWriter, LocalExecutor, Pipeline, RunResult, SerialExecutor, WordCountFilter
+from thresher import (
+    DocumentBatch,
+    JsonlReader,
+    JsonlWriter,
+    LocalExecutor,
+    Pipeline,
+    ProcessingStage,
+    RunResult,
+    SerialExecutor,
+    Split,
+    WordCountFilter,
+)
 from thresher.cli.main import main
 from thresher.core.unit import file12
 from thresher.errors import OutputRefusedError, RunFailedError, UsageError
@@ -109,6 +121,20 @@ def test_an_outlet_that_failed_goes_on_alone(scene: Scene) -> None:
     assert (result.status, result.outlets["short"].status) == ("nothing-to-do", "finished")
     scene.assert_complete()
     assert scene.run().outlets["short"].status == "nothing-to-do"
+
+
+def test_an_interrupt_in_an_outlet_says_where_the_run_is(scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
+    class Interrupted(ProcessingStage[DocumentBatch, DocumentBatch]):
+        def process(self, task: DocumentBatch) -> DocumentBatch:
+            os.kill(os.getpid(), signal.SIGINT)
+            return task
+
+    pipeline = Pipeline("branched", stages=[JsonlReader(str(scene.input)), Split("half", 0.5)])
+    pipeline.add_stage(JsonlWriter(str(scene.folder / "long")))
+    pipeline.outlet("half").add_stage(Interrupted()).add_stage(JsonlWriter(str(scene.folder / "half")))
+    with pytest.raises(KeyboardInterrupt):
+        pipeline.run(SerialExecutor())
+    assert "the pipeline is done, and of its outlet half 1 of 1 units are done. Run" in capsys.readouterr().err
 
 
 def test_a_lost_file_for_an_outlet_is_made_again(scene: Scene) -> None:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from thresher.core.arguments.options import OutletOrigin, RunOptions
 from thresher.core.files.filesystem import STANDARD_STREAM, join
 from thresher.core.outlets import DROPPED, QUARANTINED, SCORES
-from thresher.core.phases import PhaseFile
 from thresher.core.pipeline import Pipeline, Stage
 from thresher.core.planning.plan import Plan
 from thresher.core.registry import OUTLET_READER, lookup, resolve
@@ -140,7 +139,6 @@ def _reader(name: str, given: OutletInput, main: _Folders) -> Stage:
     if name in _READERS and given.files:
         reader = lookup(_READERS[name]).load()(given.paths(), storage_options=options)
     else:
-        files = [PhaseFile(*file) for file in given.files]
         columns = None if main.source is None else main.source.listed_schema()
-        reader = resolve(OUTLET_READER)(name, files, options).with_schema(columns)
+        reader = resolve(OUTLET_READER)(name, given.files, options).with_schema(columns)
     return reader

@@ -283,6 +283,9 @@ class Attempt:
         now = driver.snapshot()
         if now.phase > 1:
             so_far = f"{counted(now.phase - 1, 'phase')} of {now.phases} done, and a part of the next"
+        if self._options.origin is not None:
+            outlet = self._options.origin.outlet.rsplit("/", 1)[-1]
+            so_far = f"the pipeline is done, and of its outlet {outlet} {so_far}"
         self.progress.message(f"{driver.stop_reason}; {so_far}. Run the same command again {resumes}.")
         try:
             interrupts.raise_if_any()

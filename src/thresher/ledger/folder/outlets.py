@@ -16,6 +16,7 @@ import msgspec
 from thresher.core.files.filesystem import join
 from thresher.core.outlets import DROPPED, INPUT, KEPT_STREAMS, ORIGIN, QUARANTINED, SCORES
 from thresher.core.outlets import FOLDER as OUTLETS
+from thresher.core.phases import PhaseFile
 from thresher.errors import OutputRefusedError
 from thresher.ledger.folder.find import output_folder, read_commits, read_manifest, read_run
 from thresher.ledger.folder.request import RUN_FILE, first_few, read_state
@@ -31,14 +32,14 @@ class OutletInput(NamedTuple):
 
     folder: str
     """Folder or URL of the files."""
-    files: list[tuple[str, int]]
-    """Path and size of each file, in the order of the units."""
+    files: list[PhaseFile]
+    """The files, in the order of the units."""
     digest: str
     """Hash of the run and of these files: the outlet is run again if it changes."""
 
     def paths(self) -> list[str]:
         """Return the paths of the files."""
-        return [path for path, _ in self.files]
+        return [file.path for file in self.files]
 
 
 def outlet_input(run_dir: str, outlet: str, options: Mapping[str, Any]) -> OutletInput:
@@ -60,7 +61,7 @@ def outlet_input(run_dir: str, outlet: str, options: Mapping[str, Any]) -> Outle
         found = [record.sent[outlet] for record in records if outlet in record.sent]
     lines = [state.run_id, *(f"{file.path} {file.bytes} {file.sha256}" for file in found)]
     digest = hashlib.sha256("\n".join(lines).encode()).hexdigest()[:32]
-    return OutletInput(folder, [(join(folder, file.path), file.bytes) for file in found], digest)
+    return OutletInput(folder, [PhaseFile(join(folder, file.path), file.bytes) for file in found], digest)
 
 
 def _files_of(store: Store, folder: str, names: Iterable[str]) -> list[OutputFile]:

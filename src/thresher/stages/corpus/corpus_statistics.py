@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
-from urllib.parse import urlsplit
 
 from thresher.core.documents.batch import DocumentBatch
 from thresher.errors import UsageError
 from thresher.stages.corpus.reduce import ReduceStage
+from thresher.stages.text.rules.web.url_blocklist import host_of
 
 _DOMAIN = "domain"
 Group = list[Any]
@@ -62,7 +62,8 @@ class CorpusStatistics(ReduceStage):
         if not name:
             return [""] * len(batch)
         if name == _DOMAIN:
-            return [host_of(value) for value in batch.values(self.url_field)]
+            urls = batch.values(self.url_field)
+            return [host_of(url).removeprefix("www.") if isinstance(url, str) else "" for url in urls]
         return ["" if value is None else str(value) for value in batch.values(name)]
 
     def merge(self, state: dict[str, dict[str, Group]], other: dict[str, dict[str, Group]]) -> dict[str, Any]:
@@ -105,13 +106,3 @@ def _row(name: str, key: str | None, group: Group) -> dict[str, Any]:
         "words": words,
         "lengths": {f"<{2**bucket}": histogram[bucket] for bucket in sorted(histogram)},
     }
-
-
-def host_of(url: Any) -> str:
-    """Return the host name of an address, without `www.`; empty if there is none."""
-    if not isinstance(url, str):
-        return ""
-    try:
-        return (urlsplit(url).hostname or "").removeprefix("www.")
-    except ValueError:
-        return ""

@@ -99,7 +99,7 @@ class OutletReader(SourceStage[DocumentBatch]):
 
     def read(self, unit: Unit, context: ReadContext) -> Iterator[SourceItem]:
         """Yield the documents of a pack of files."""
-        from thresher.stages.corpus.sorted_file import PlaceRange, cuts, read_index, read_range
+        from thresher.stages.corpus.sorted_file import PlaceRange, chunks_of, read_index, read_range
 
         consumed = 0
         for piece in unit.pieces:
@@ -110,8 +110,7 @@ class OutletReader(SourceStage[DocumentBatch]):
             with contextlib.closing(open_file(0)) as opened:
                 blocks = read_index(opened, piece.size, 0, PLACE_TYPE).blocks
             for batch in read_range(PlaceRange(None, None), blocks, open_file, PLACE_TYPE, self.buffer_bytes):
-                sizes = batch.record_sizes()
-                for start, end in [(0, len(batch))] if sizes is None else cuts(sizes, context.chunk_bytes):
-                    yield SourceItem(unit, batch.pick(range(start, end)), consumed=consumed)
+                for some in chunks_of(batch, context.chunk_bytes):
+                    yield SourceItem(unit, some, consumed=consumed)
             consumed += piece.size
             yield SourceItem(unit, None, consumed=consumed)

@@ -135,7 +135,7 @@ class ShuffleReader(PhaseReader[DocumentBatch]):
 
     def read(self, unit: Unit, context: ReadContext) -> Iterator[SourceItem]:
         """Yield the documents of a range in order."""
-        from thresher.stages.corpus.sorted_file import PlaceRange, cuts, read_range
+        from thresher.stages.corpus.sorted_file import PlaceRange, chunks_of, read_range
 
         (piece,) = unit.pieces
         paths, blocks = self._index(piece.path)
@@ -147,10 +147,7 @@ class ShuffleReader(PhaseReader[DocumentBatch]):
 
         consumed = 0
         for batch in read_range(PlaceRange(*bounds), blocks, open_file, self.stage.place_type, self.buffer_bytes):
-            sizes = batch.record_sizes()
-            ranges = [(0, len(batch))] if sizes is None else cuts(sizes, context.chunk_bytes)
-            for start, end in ranges:
-                some = batch if end - start == len(batch) else batch.pick(range(start, end))
+            for some in chunks_of(batch, context.chunk_bytes):
                 consumed += some.nbytes
                 yield SourceItem(unit, some, consumed=min(consumed, unit.nbytes))
 

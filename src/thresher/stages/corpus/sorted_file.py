@@ -263,6 +263,13 @@ def read_range(
             yield batch.pick(np.argsort(np.concatenate([places for _, places in found]), kind="stable"))
 
 
+def chunks_of(batch: DocumentBatch, chunk_bytes: int) -> Iterator[DocumentBatch]:
+    """Yield a batch in parts of about `chunk_bytes`; one whose documents have no known sizes as it is."""
+    sizes = batch.record_sizes()
+    for start, end in [(0, len(batch))] if sizes is None else cuts(sizes, chunk_bytes):
+        yield batch if end - start == len(batch) else batch.pick(range(start, end))
+
+
 def kth_place(blocks: Any, k: int, places_of: Callable[[Any], Places]) -> tuple[Any, int] | None:
     """Return the place of the `k`-th document in order, and how many documents of that place are among the first `k`;
     `None` if there are not so many. `places_of` reads the places of a block, which few blocks need."""
