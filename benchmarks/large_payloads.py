@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Large payloads from one worker to another: GB/s, as a share of a plain memcpy, and the shared memory that they take.
+"""Large payloads from one worker to another: GB/s, as a share of a plain memcpy to shared memory whose pages exist, and
+the shared memory that they take.
 
 The producer hands out arrays that it wrote once, in its setup: writing them is not included. Included are encoding, the
 copy to shared memory, the messages through the driver, and a consumer on a worker of its own that reads one byte of
@@ -20,6 +21,7 @@ from tables import Spread, print_table, print_target, ratios, write_results
 MEGABYTES = (1, 4, 8, 16, 64, 100)
 KINDS = {
     "array": "an array",
+    "written": "an array that the consumer changes in place",
     "arrays": "a dict of lists of arrays",
     "items": "records of `bytes`",
     "table": "a table with a binary column",

@@ -25,7 +25,7 @@ import msgspec
 from thresher.core.task import Task
 from thresher.credentials import message_of
 from thresher.errors import RunFailedError
-from thresher.runtime.payloads.large_bytes import BytesApart, has_large_bytes
+from thresher.runtime.payloads.large_bytes import BytesApart, bytes_of, has_large_bytes, writable_copy
 from thresher.stage_errors import ControlSignal, is_read_only
 
 ALIGNMENT = 64
@@ -186,7 +186,7 @@ def decode(head: Any, lengths: Sequence[int] = (), parts: Sequence[Any] = ()) ->
 
     def load(place: int) -> bytes:
         if place not in copied:
-            copied[place] = bytes(objects[place])
+            copied[place] = bytes_of(memoryview(objects[place]))
         return copied[place]
 
     unpickler.persistent_load = load  # type: ignore[method-assign]  # may be set on an unpickler as well
@@ -202,7 +202,7 @@ def decode_parts(lengths: Sequence[int], whole: memoryview, *, own: bool = False
 
 def decode_own(head: Any, lengths: Sequence[int], parts: Sequence[Any]) -> Task:
     """Decode a task with copies of its buffers, which it may change, also where its producer had read-only views."""
-    copies = [part if length < 0 else bytearray(part) for length, part in zip(lengths, parts, strict=True)]
+    copies = [part if length < 0 else writable_copy(part) for length, part in zip(lengths, parts, strict=True)]
     return decode(_without_read_only(bytes(head)), lengths, copies)
 
 

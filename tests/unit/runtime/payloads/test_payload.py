@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from thresher.core.documents.batch import DocumentBatch
 from thresher.core.documents.records import RawLines, RecordIds
 from thresher.core.task import FileGroupTask, RawChunk, Task
-from thresher.runtime.payloads.large_bytes import APART_BYTES
+from thresher.runtime.payloads.large_bytes import APART_BYTES, HUGE_BYTES, bytes_of, writable_copy
 from thresher.runtime.payloads.payload import (
     ALIGNMENT,
     Encoded,
@@ -193,6 +193,17 @@ def test_large_bytes_are_sent_as_they_are_and_come_back_as_bytes(size: int) -> N
         assert {type(clip) for clip in back["clips"]} == {bytes}
         assert back["clips"][-1] is back["clips"][0]
         assert (back["names"], back["one"].sum()) == (["a", "b"], 1000)
+
+
+@pytest.mark.parametrize("size", [HUGE_BYTES - 1, HUGE_BYTES, HUGE_BYTES + 4097])
+def test_copies_in_huge_pages_have_every_byte_of_their_source(size: int) -> None:
+    source = np.random.default_rng(size).bytes(size + 3)
+    part = memoryview(source)[3:]
+    copied, writable = bytes_of(part), writable_copy(part)
+    assert type(copied) is bytes
+    assert copied == source[3:] == writable
+    writable[-1] ^= 0xFF
+    assert copied == source[3:] != writable
 
 
 def test_large_bytes_in_a_class_that_travels_by_value() -> None:
