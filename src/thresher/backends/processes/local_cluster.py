@@ -36,7 +36,7 @@ ARENA_BYTES = 2**36
 LEAST_ARENA_BYTES = 2**28
 WORKER_MEMORY_S = 1.0
 """Interval between two measurements of each worker's memory."""
-KEEP_SHARE = 16
+KEEP_SHARE = 8
 """All workers together keep at most one part in `KEEP_SHARE` of the memory as freed shared memory for reuse."""
 KEEP_LEAST, KEEP_UNLIMITED = 8 * 2**20, 256 * 2**20
 """What a worker may keep at least, and without a memory limit."""

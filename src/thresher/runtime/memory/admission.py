@@ -23,7 +23,7 @@ from thresher.core.planning.plan import Op, Plan
 from thresher.core.records.record_task import RecordTask
 from thresher.core.task import RawChunk, Task
 from thresher.runtime.memory.large_table import Entry, LargeTable, find_table, is_safe
-from thresher.runtime.memory.usage import private_bytes, proportional_bytes, release_freed
+from thresher.runtime.memory.usage import CALIBRATE_EVERY_S, private_bytes, proportional_bytes, release_freed
 
 FIRST_FACTOR = 8.0
 """Assumed ratio of memory to record size before any was measured. Accented text, rewritten, takes 7."""
@@ -47,16 +47,34 @@ _STRETCH = 2**20
 
 
 class ProcessMeter:
-    """Memory of processes with or without large records; shared pages count proportionally."""
+    """Memory of processes with or without large records; shared pages count proportionally.
+
+    The exact value takes longer the more shared memory is mapped: 10 ms and more for the payloads of large records,
+    four times per record. So it is read now and then, and its difference from the private memory, which changes little,
+    is kept in between.
+    """
+
+    def __init__(self) -> None:
+        self._corrections: dict[int, tuple[float, int]] = {}
+        """Time of the exact measurement, and its difference from the private memory, by process."""
 
     def own(self) -> int:
         """Return the memory of this process."""
-        return proportional_bytes(os.getpid()) or private_bytes()
+        return self._bytes_of(os.getpid())
 
     def above(self) -> int:
         """Return the memory of the zygote and the driver."""
         zygote = os.getppid()
-        return max(ABOVE_BYTES, sum(proportional_bytes(pid) or 0 for pid in (zygote, _parent_of(zygote)) if pid > 1))
+        return max(ABOVE_BYTES, sum(self._bytes_of(pid) for pid in (zygote, _parent_of(zygote)) if pid > 1))
+
+    def _bytes_of(self, pid: int) -> int:
+        now = time.monotonic()
+        measured_at, correction = self._corrections.get(pid, (-CALIBRATE_EVERY_S, 0))
+        if now - measured_at >= CALIBRATE_EVERY_S:
+            exact = proportional_bytes(pid)
+            correction = 0 if exact is None else exact - private_bytes(pid)
+            self._corrections[pid] = (now, correction)
+        return max(0, private_bytes(pid) + correction)
 
 
 class LargeGate:

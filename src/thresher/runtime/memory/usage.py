@@ -25,7 +25,7 @@ RECYCLE_SHARE = 0.75
 _CHECK_EVERY_S = 0.5
 _SAMPLE_EVERY_S = 0.01
 _REPORT_EVERY_S = 1.0
-_CALIBRATE_EVERY_S = 10.0
+CALIBRATE_EVERY_S = 10.0
 _AT_ONCE = 4
 """Number of processes that are calibrated at once."""
 
@@ -146,7 +146,7 @@ class TreeMeter:
             self._descendants.pop(pid, None)
         if gone or new:
             self._due = [pid for pid in live if pid not in new]  # the pages that they share have changed
-        elif not self._due and now - self._calibrated_at >= _CALIBRATE_EVERY_S:
+        elif not self._due and now - self._calibrated_at >= CALIBRATE_EVERY_S:
             self._due = list(live)
         due, self._due = [*new, *self._due[:_AT_ONCE]], self._due[_AT_ONCE:]
         for pid in due:

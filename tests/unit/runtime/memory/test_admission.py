@@ -16,6 +16,7 @@ from thresher.runtime.memory import admission as large_gate
 from thresher.runtime.memory import large_table
 from thresher.runtime.memory.admission import LargeGate, ProcessMeter, gate_for
 from thresher.runtime.memory.large_table import is_safe
+from thresher.runtime.memory.usage import private_bytes
 
 pytestmark = pytest.mark.usefixtures("small_heap")
 
@@ -283,3 +284,17 @@ def test_without_a_limit_or_without_other_workers_nobody_waits(monkeypatch: pyte
     monkeypatch.setattr(large_gate, "_gate", None)
     assert gate_for(0) is None
     assert gate_for(HUGE) is None
+
+
+def test_many_records_cost_one_exact_measurement_of_each_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    measured: list[int] = []
+
+    def exact(pid: int) -> int:
+        measured.append(pid)
+        return private_bytes(pid) + 10**9
+
+    monkeypatch.setattr(large_gate, "proportional_bytes", exact)
+    meter = ProcessMeter()
+    found = [(meter.own(), meter.above()) for _ in range(20)]
+    assert len(measured) == len(set(measured))
+    assert all(own > 10**9 and above > 10**9 for own, above in found)
