@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """This version against another commit, by turns: copy, heuristics, tiny tasks, first file, accelerator and Ray.
 
-    versions.py COMMIT                       everything, 5 rounds, about half an hour on a quiet machine
+    versions.py COMMIT                       everything, 5 rounds, on a quiet machine
     versions.py COMMIT --quick --repeats 9   little data, for a busy machine, where CPU seconds say more than seconds
     versions.py COMMIT --only copy rules     some of the cases
 
@@ -72,7 +72,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("commit", help="the version to compare with, as git names it")
     parser.add_argument("--only", nargs="+", help="only these cases: copy, rules, few, tiny, first, accelerator, ray-…")
     parser.add_argument("--repeats", type=int, default=5, help="rounds (default 5)")
-    parser.add_argument("--quick", action="store_true", help="a tenth of the data")
+    parser.add_argument("--quick", action="store_true", help="less data; `few`, `first` and accelerators take as long")
     return parser.parse_args()
 
 

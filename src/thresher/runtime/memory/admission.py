@@ -49,9 +49,9 @@ _STRETCH = 2**20
 class ProcessMeter:
     """Memory of processes with or without large records; shared pages count proportionally.
 
-    The exact value takes longer the more shared memory is mapped: 10 ms and more for the payloads of large records,
-    four times per record. So it is read now and then, and its difference from the private memory, which changes little,
-    is kept in between.
+    The exact value takes longer the more shared memory is mapped: for payloads of 100 MB, reading it four times per
+    record was most of the work of a consumer. So it is read now and then, and its difference from the private memory,
+    which changes little, is kept in between.
     """
 
     def __init__(self) -> None:

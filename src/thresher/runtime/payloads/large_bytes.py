@@ -4,7 +4,7 @@ first; and copies for a reader that must own its memory.
 
 Pickle takes buffers out of band, but never `bytes`. A `bytes` object owns its memory, so its reader must make a copy,
 as for a buffer that a stage writes to. Four fifths of the time of such a copy are page faults of its fresh memory. In
-huge pages, which the kernel uses where it is asked to, there are far fewer: it takes less than half of the time.
+huge pages, which the kernel uses where it is asked to, there are far fewer: it takes about half of the time or less.
 """
 
 from __future__ import annotations
