@@ -19,8 +19,7 @@ from rich.theme import Theme
 from thresher.observe.event_log import decode_line, read_log
 from thresher.observe.layout import STYLES, frame
 from thresher.observe.metrics import Metrics
-from thresher.observe.progress import RunInfo
-from thresher.observe.snapshot import Snapshot
+from thresher.observe.progress import RunInfo, Snapshot
 from thresher.observe.terminal import to_text
 from thresher.scheduler.model import RunSpec
 

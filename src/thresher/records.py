@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from thresher.core.unit import Piece, Unit
     from thresher.stages.io.encoded_writer import EncodedWriter
     from thresher.stages.io.file_units import file_units
+    from thresher.stages.io.file_writer import LocalFile
     from thresher.stages.io.listing import open_piece
-    from thresher.stages.io.local_file_writer import LocalFile
 
 __all__ = [
     "EncodedWriter",

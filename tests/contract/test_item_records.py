@@ -31,13 +31,12 @@ from thresher import (
     WorkerMetadata,
 )
 from thresher.cli.main import main
-from thresher.core.resources import threads_for
+from thresher.core.resources import available_cpus, threads_for
 from thresher.core.unit import file12, unit_id
 from thresher.errors import RunFailedError, ThresherError
 from thresher.inspect.retry import RetryOptions, retry_run
 from thresher.ledger.folder.find import read_commits
 from thresher.records import Piece, ReadContext, SourceStage, Unit
-from thresher.runtime.processes.control import available_cpus
 
 FILES, ITEMS = 3, 20
 LOCAL: dict[str, Any] = {

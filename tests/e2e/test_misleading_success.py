@@ -30,7 +30,7 @@ from thresher import (
 )
 from thresher.cli.main import main
 from thresher.errors import OutputRefusedError, RefusedError, TooManyErrorsError, UsageError
-from thresher.observe.report import summary_text
+from thresher.observe.summary import summary_text
 
 EXECUTORS = {"serial": SerialExecutor, "local": lambda: LocalExecutor(workers=2)}
 

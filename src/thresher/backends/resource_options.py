@@ -8,10 +8,10 @@ from typing import Any
 
 from thresher.core.arguments.options import check_count, check_positive
 from thresher.core.arguments.sizes import parse_size, show_size
+from thresher.core.resources import available_cpus
 from thresher.errors import UsageError
 from thresher.runtime.executor import WorkerPolicy
 from thresher.runtime.memory.usage import available_memory, default_memory
-from thresher.runtime.processes.control import available_cpus
 
 LEAST_MEMORY = 128 * 2**20
 """The least memory of a run: Python and Arrow alone need this much."""

@@ -161,7 +161,7 @@ RECORD_NAMES: dict[str, str] = {
     "RecordWriter": "thresher.core.source:RecordWriter",
     "failed_record": "thresher.core.source:failed_record",
     "EncodedWriter": f"{_IO}.encoded_writer:EncodedWriter",
-    "LocalFile": f"{_IO}.local_file_writer:LocalFile",
+    "LocalFile": f"{_IO}.file_writer:LocalFile",
     "file_units": f"{_IO}.file_units:file_units",
     "open_piece": f"{_IO}.listing:open_piece",
 }

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 
 from thresher.errors import UsageError
@@ -70,3 +71,15 @@ def threads_for(cpus: float, cores: float, workers: int = 1) -> int:
     """Return the threads of one of `workers` on a node: what the stage requests, and no more than its part of the
     cores."""
     return max(1, min(int(cpus), int(cores / max(1, workers))))
+
+
+def available_cpus() -> float:
+    """Return the cores that this process may use: those of the machine, or the quota of its control group if that is
+    less."""
+    cores = float(len(os.sched_getaffinity(0)))
+    try:
+        with open("/sys/fs/cgroup/cpu.max", encoding="ascii") as file:
+            quota, period = file.read().split()
+    except (OSError, ValueError):
+        return cores
+    return cores if quota == "max" else min(cores, int(quota) / int(period))

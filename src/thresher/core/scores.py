@@ -8,7 +8,7 @@ hash of exactly that: if it is equal in two runs, the scores of one are valid in
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -178,3 +178,13 @@ def scoring_groups(stages: Sequence[Stage], numbers: Sequence[int]) -> list[list
         written |= {rule.score_field for rule in rules if rule.score_field is not None}
         is_open = bool(rules)
     return found
+
+
+def introduce(stages: Sequence[Stage], calls: Iterable[Sequence[int]]) -> None:
+    """Tell stages that judge the same texts in one call about each other, so that their needs are computed together.
+    `calls`: the numbers of the stages of each call."""
+    for numbers in calls:
+        for group in scoring_groups(stages, numbers):
+            members = [stage for stage in (stages[number] for number in group) if isinstance(stage, JudgingStage)]
+            for place, stage in enumerate(members):
+                stage.beside = tuple(members[place + 1 :])

@@ -7,8 +7,7 @@ from typing import NamedTuple
 
 from thresher.core.arguments.sizes import show_size
 from thresher.observe.figures import created_and_passed, cut, duration, megabytes, percent, short, shorten
-from thresher.observe.progress import RunInfo
-from thresher.observe.snapshot import Snapshot, StageSnapshot
+from thresher.observe.progress import RunInfo, Snapshot, StageSnapshot
 
 MIN_WIDTH = 40
 """Minimum width; narrower terminals cut the lines."""

@@ -7,8 +7,7 @@ from typing import Any, TextIO
 
 from thresher.core.arguments.sizes import counted, show_size
 from thresher.observe.figures import created_and_passed, duration, megabytes, percent, short
-from thresher.observe.progress import RunInfo, write_text
-from thresher.observe.snapshot import Snapshot
+from thresher.observe.progress import RunInfo, Snapshot, write_text
 from thresher.observe.summary import summary_text
 
 FIRST_LINE_S = 2.0

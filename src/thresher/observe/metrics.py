@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from thresher.core.tally import Tally
-from thresher.observe.snapshot import Message, Rates, Snapshot, StageSnapshot
+from thresher.observe.progress import Message, Rates, Snapshot, StageSnapshot
 from thresher.observe.task_tracker import TaskTracker
 from thresher.scheduler import actions as act
 from thresher.scheduler import events as ev

@@ -10,9 +10,8 @@ from typing import Any
 import msgspec
 
 from thresher.core.tally import StageTally, Tally, counts_add_up
-from thresher.observe.summary import report_text, summary_text
 
-__all__ = ["RunFacts", "build_report", "package_versions", "report_text", "summary_text"]
+__all__ = ["RunFacts", "build_report", "package_versions"]
 
 _VERSIONS_OF = ("thresher", "pyarrow", "numpy", "msgspec")
 

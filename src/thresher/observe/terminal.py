@@ -9,8 +9,7 @@ import os
 from typing import TYPE_CHECKING, Any, TextIO
 
 from thresher.observe.layout import STYLES, Line, Span, frame
-from thresher.observe.progress import RunInfo, write_text
-from thresher.observe.snapshot import Snapshot
+from thresher.observe.progress import RunInfo, Snapshot, write_text
 from thresher.observe.summary import summary_text
 
 if TYPE_CHECKING:

@@ -16,8 +16,7 @@ from collections.abc import Iterator
 from thresher.errors import RunFailedError, TooManyErrorsError
 from thresher.observe.event_log import Log
 from thresher.observe.metrics import Metrics
-from thresher.observe.progress import NoProgress, Progress
-from thresher.observe.snapshot import Snapshot
+from thresher.observe.progress import NoProgress, Progress, Snapshot
 from thresher.runtime.accounts import Accounts, UnitState
 from thresher.runtime.cluster import Cluster
 from thresher.runtime.error_watch import ErrorWatch

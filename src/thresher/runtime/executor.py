@@ -172,7 +172,8 @@ class Executor:
             ops = [op if op.workers is None else replace(op, workers=min(op.workers, most)) for op in plan.ops]
             plan = dataclasses.replace(plan, ops=tuple(ops))
         refuse_misfits(self.run_spec(plan), self.name)
-        refuse_below_floor(plan, self.limits())
+        if self.limits().memory_bytes:
+            refuse_below_floor(plan, self.limits())
         return plan
 
     def run_spec(self, plan: Plan) -> RunSpec:

@@ -12,7 +12,7 @@ from thresher import DocumentBatch
 from thresher.core.source import FileFacts
 from thresher.core.stage import SinkStage
 from thresher.core.task import FileGroupTask
-from thresher.stages.io.local_file_writer import LocalFile
+from thresher.stages.io.file_writer import LocalFile
 
 
 class PairFiles:

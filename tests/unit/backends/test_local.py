@@ -13,13 +13,12 @@ from tests.memory_room import memory_beside_this_process
 from thresher.backends.local import LocalExecutor
 from thresher.core.arguments.options import RunOptions
 from thresher.core.pipeline import Pipeline
-from thresher.core.resources import Resources
+from thresher.core.resources import Resources, available_cpus
 from thresher.core.stage import ProcessingStage
 from thresher.core.task import Task
 from thresher.errors import PlanError, RunFailedError, UsageError
 from thresher.runtime.memory.usage import available_memory, children_of
 from thresher.runtime.processes.accelerators import Accelerator
-from thresher.runtime.processes.control import available_cpus
 from thresher.scheduler.model import NodeSpec
 
 

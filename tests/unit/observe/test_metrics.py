@@ -8,7 +8,7 @@ import pytest
 
 from thresher.core.tally import StageTally, Tally
 from thresher.observe.metrics import Metrics, Restored
-from thresher.observe.snapshot import Snapshot, StageSnapshot
+from thresher.observe.progress import Snapshot, StageSnapshot
 from thresher.scheduler import actions as act
 from thresher.scheduler import events as ev
 from thresher.scheduler.model import OpSpec, UnitSpec

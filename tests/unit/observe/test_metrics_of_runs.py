@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from thresher.observe.event_log import decode_line
 from thresher.observe.metrics import Metrics
-from thresher.observe.snapshot import Snapshot
+from thresher.observe.progress import Snapshot
 from thresher.scheduler.model import OpSpec, RunSpec, UnitSpec
 from thresher.simulate.scenario import Behaviour, OpBehaviour, simulate
 

@@ -18,8 +18,7 @@ from hypothesis import strategies as st
 from thresher.errors import UsageError
 from thresher.observe.layout import frame
 from thresher.observe.lines import LineProgress, progress_line
-from thresher.observe.progress import NoProgress, RunInfo, make_progress
-from thresher.observe.snapshot import Message, Snapshot, StageSnapshot
+from thresher.observe.progress import Message, NoProgress, RunInfo, Snapshot, StageSnapshot, make_progress
 from thresher.observe.terminal import LiveProgress
 
 INFO = RunInfo(name="english", executor="local", run_dir="out/_thresher", workers=2)

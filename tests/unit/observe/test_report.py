@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from thresher.core.tally import StageTally, Tally
-from thresher.observe.report import RunFacts, build_report, report_text, summary_text
+from thresher.observe.report import RunFacts, build_report
+from thresher.observe.summary import report_text, summary_text
 
 NAMES = ("JsonlReader", "WordCountFilter", "ScoreFilter", "JsonlWriter")
 FACTS = RunFacts(

@@ -26,6 +26,7 @@ from thresher.core.arguments.options import ErrorBudget, RunOptions, check_count
 from thresher.core.arguments.sizes import counted
 from thresher.core.pipeline import Pipeline
 from thresher.core.planning.plan import Plan
+from thresher.core.resources import available_cpus
 from thresher.core.result import RunResult
 from thresher.core.tally import Tally
 from thresher.core.task import Task
@@ -38,7 +39,6 @@ from thresher.runtime.executor import Executor, Limits, run_spec
 from thresher.runtime.orders import WorkerSetup
 from thresher.runtime.payloads.payload import decode_result, encode
 from thresher.runtime.processes.accelerators import Accelerator, declared_accelerators
-from thresher.runtime.processes.control import available_cpus
 from thresher.runtime.processes.pool import ProcessPool
 from thresher.scheduler import actions as act
 from thresher.scheduler import events as ev

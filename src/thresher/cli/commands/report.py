@@ -37,7 +37,7 @@ def execute(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json(report)
         return 0
-    from thresher.observe.report import report_text
+    from thresher.observe.summary import report_text
 
     try:
         text = report_text(report, wants_color(sys.stdout), result_width())

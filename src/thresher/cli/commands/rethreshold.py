@@ -69,7 +69,7 @@ def execute(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json(report)
     elif not arguments.quiet:
-        from thresher.observe.report import summary_text
+        from thresher.observe.summary import summary_text
 
         print_result(f"{summary_text(report, wants_color(sys.stdout), result_width())}\n{_scores_line(report)}")
     return 0

@@ -82,7 +82,7 @@ def _print(result: RetryResult) -> None:
     if result.run is None:
         print_result("nothing to retry: no record in quarantine can be retried")
         return
-    from thresher.observe.report import summary_text
+    from thresher.observe.summary import summary_text
 
     print_result(summary_text(result.run.to_dict(), wants_color(sys.stdout), result_width()))
     print_result(

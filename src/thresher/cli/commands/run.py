@@ -63,7 +63,7 @@ def execute(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json(report, stream)
     elif not arguments.quiet:
-        from thresher.observe.report import summary_text
+        from thresher.observe.summary import summary_text
 
         print_result(summary_text(report, wants_color(stream), result_width()), stream)
     return 0

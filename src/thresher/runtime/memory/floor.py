@@ -56,9 +56,7 @@ def driver_bytes() -> int:
 
 
 def refuse_below_floor(plan: Plan, limits: Limits) -> None:
-    """Raise if the memory limit is below the floor of the plan."""
-    if not limits.memory_bytes:
-        return
+    """Raise if the memory limit, which there is, is below the floor of the plan."""
     floor = memory_floor(plan, limits)
     if limits.memory_bytes < floor:
         own = sum(op.workers or 1 for op in plan.ops if op.dedicated)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Process control: exit with the parent, SIGTERM, cores, memory limits and process groups."""
+"""Process control: exit with the parent, SIGTERM, memory limits and process groups."""
 
 from __future__ import annotations
 
@@ -86,15 +86,3 @@ def kill_group(pid: int) -> None:
     """Kill a worker and the processes its stages started: it leads its own process group."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)
-
-
-def available_cpus() -> float:
-    """Return the cores that this process may use: those of the machine, or the quota of its control group if that is
-    less."""
-    cores = float(len(os.sched_getaffinity(0)))
-    try:
-        with open("/sys/fs/cgroup/cpu.max", encoding="ascii") as file:
-            quota, period = file.read().split()
-    except (OSError, ValueError):
-        return cores
-    return cores if quota == "max" else min(cores, int(quota) / int(period))

@@ -22,6 +22,10 @@ def compile_kernels(plan: Plan, announce: str, *, and_the_rest: bool) -> None:
     kernels = _kernels(_modules(plan.stages))
     if not kernels:
         return
+    from thresher.kernels.build.cache import is_ready
+
+    if all(map(is_ready, kernels)):
+        return
     from thresher.kernels.build.compile import compile_missing
     from thresher.kernels.build.progress import Announcer
 

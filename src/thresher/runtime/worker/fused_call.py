@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from thresher.core.planning.plan import Plan, Step
 from thresher.core.records.record_task import RecordTask
 from thresher.core.scores import JudgingStage, Verdict
 from thresher.core.stage_context import StageContext
@@ -23,20 +22,6 @@ if TYPE_CHECKING:
     from thresher.core.records.record_ids import Rows
 
 Contexts = Sequence[StageContext]
-
-
-def fused_stages(plan: Plan, steps: Sequence[Step], place: int, contexts: Contexts) -> Contexts:
-    """Return the stages from step `place` on that can judge in one fused call; empty if they are called one by one."""
-    step = steps[place]
-    first = plan.stages[step.stage] if step.kind == "process" else None
-    if not isinstance(first, JudgingStage) or not first.beside:
-        return ()
-    numbers = [later.stage for later in steps[place : place + 1 + len(first.beside)]]
-    stages = [plan.stages[number] for number in numbers]
-    uses_other_scores = plan.scores is not None and plan.scores.known is not None
-    if stages != [first, *first.beside] or uses_other_scores or not all(stage.row_wise for stage in stages):
-        return ()
-    return [contexts[number] for number in numbers]
 
 
 def begin_fused(contexts: Contexts, given: Sized) -> FusedCall | None:

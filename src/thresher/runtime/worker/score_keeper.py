@@ -21,16 +21,6 @@ REUSED, MISSING = "scores_reused", "scores_missing"
 """Counts of the report, per stage: scores that were found in another run, and scores that were not."""
 
 
-def introduce(plan: Plan) -> None:
-    """Tell stages that judge the same texts in one call about each other, so that their needs are computed together."""
-    for op in plan.ops:
-        for group in scoring_groups(plan.stages, [step.stage for step in op.steps]):
-            members = [plan.stages[number] for number in group]
-            for place, stage in enumerate(members):
-                assert isinstance(stage, JudgingStage)
-                stage.beside = tuple(later for later in members[place + 1 :] if isinstance(later, JudgingStage))
-
-
 class ScoreKeeper:
     """The score columns that each stage is lent, and those that are kept."""
 

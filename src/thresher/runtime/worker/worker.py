@@ -11,9 +11,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from thresher.core.planning.plan import Op, Plan
+from thresher.core.planning.plan import Op, Plan, Step
 from thresher.core.planning.task_types import ANY_TASK, declared_types
-from thresher.core.resources import NodeInfo, WorkerMetadata, threads_for
+from thresher.core.resources import NodeInfo, WorkerMetadata, available_cpus, threads_for
+from thresher.core.scores import JudgingStage, introduce
 from thresher.core.source import ReadContext
 from thresher.core.stage import OrderedStage, needs_own_workers, overrides
 from thresher.core.stage_context import StageContext, bind_context, unbind_context
@@ -26,12 +27,10 @@ from thresher.ledger.records import JOIN_PREFIX, CommitRecord
 from thresher.ledger.unit_output import UnitOutput
 from thresher.runtime.memory.admission import gate_for
 from thresher.runtime.orders import Produced, TaskOrder, TaskReport, WorkerSetup
-from thresher.runtime.processes.control import available_cpus
 from thresher.runtime.processes.preload import compile_kernels
 from thresher.runtime.worker.count import Kept
 from thresher.runtime.worker.flow import Flow
-from thresher.runtime.worker.fused_call import fused_stages
-from thresher.runtime.worker.score_keeper import ScoreKeeper, introduce
+from thresher.runtime.worker.score_keeper import ScoreKeeper
 from thresher.stage_errors import ControlSignal
 
 
@@ -59,7 +58,7 @@ class OpContext:
         """Records that leave the pipeline and are kept."""
         self.gate = gate_for(plan.settings.memory_bytes)
         """Admission of large records; `None` if they never wait."""
-        self.fused = [fused_stages(plan, op.steps, place, self.contexts) for place in range(len(op.steps))]
+        self.fused = [_fused_stages(plan, op.steps, place, self.contexts) for place in range(len(op.steps))]
         """By step: the stages that it may run in one fused call with those that follow."""
         last = op.steps[-1]
         self.written = declared_types(plan.stages[last.stage]).taken if last.kind == "write" else ANY_TASK
@@ -89,7 +88,7 @@ class Worker:
         self._kept: dict[tuple[str, int], tuple[Op, dict[int, Any]]] = {}
         """By unit and epoch: the op with stages that need the unit's tasks in order, and what these stages keep."""
         self._flows: dict[int, Flow] = {}
-        introduce(setup.plan)
+        introduce(self.plan.stages, ([step.stage for step in op.steps] for op in self.plan.ops))
         scores = ScoreKeeper(setup.plan) if setup.plan.scores is not None else None
         contexts = [bind_context(stage) for stage in self.plan.stages]
         self._shared = [OpContext(self.plan, op, contexts, scores) for op in self.plan.ops]
@@ -239,3 +238,19 @@ def set_up_node(setup: WorkerSetup, node: NodeInfo | None = None) -> None:
                 raise
             except BaseException as error:
                 raise SetupFailed(f"{stage.name}.setup_on_node failed:\n{traceback_of(error)}") from None
+
+
+def _fused_stages(
+    plan: Plan, steps: Sequence[Step], place: int, contexts: Sequence[StageContext]
+) -> Sequence[StageContext]:
+    """Return the stages from step `place` on that can judge in one fused call; empty if they are called one by one."""
+    step = steps[place]
+    first = plan.stages[step.stage] if step.kind == "process" else None
+    if not isinstance(first, JudgingStage) or not first.beside:
+        return ()
+    numbers = [later.stage for later in steps[place : place + 1 + len(first.beside)]]
+    stages = [plan.stages[number] for number in numbers]
+    uses_other_scores = plan.scores is not None and plan.scores.known is not None
+    if stages != [first, *first.beside] or uses_other_scores or not all(stage.row_wise for stage in stages):
+        return ()
+    return [contexts[number] for number in numbers]

@@ -14,7 +14,7 @@ from thresher.core.phases import PhaseFolder, PhaseReader, PhaseStage, PhaseWrit
 from thresher.core.source import FileFacts, SourceItem
 from thresher.core.unit import Piece, Unit
 from thresher.errors import RunFailedError
-from thresher.stages.io.local_file_writer import LocalFile
+from thresher.stages.io.file_writer import LocalFile
 
 if TYPE_CHECKING:
     from thresher.core.records.record_task import RecordTask

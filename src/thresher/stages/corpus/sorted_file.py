@@ -20,7 +20,7 @@ import zstandard
 
 from thresher.core.documents.batch import DocumentBatch, concat_batches
 from thresher.core.documents.blocks import decode_block, encode_block, with_settled_lines
-from thresher.stages.io.local_file_writer import LocalFile
+from thresher.stages.io.file_writer import LocalFile
 
 if TYPE_CHECKING:
     from thresher.core.source import FileFacts

@@ -10,7 +10,7 @@ from thresher.core.records.record_task import RecordTask
 from thresher.core.source import FileFacts
 from thresher.core.stage import SinkStage
 from thresher.core.task import FileGroupTask
-from thresher.stages.io.local_file_writer import LocalFile
+from thresher.stages.io.file_writer import LocalFile
 
 Records = TypeVar("Records", bound=RecordTask)
 

@@ -1,22 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Base class of file writers: the settings, validated before a run."""
+"""Writers of files: their settings, validated before a run, and local files whose size and hash are computed while they
+are written, so that they need not be read again."""
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import json
 import os
 from collections.abc import Iterable, Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from thresher.core.arguments.sizes import parse_size
 from thresher.core.documents.batch import DocumentBatch
 from thresher.core.documents.json_records import lacks_text, shown_fields, split_object
 from thresher.core.files.filesystem import STANDARD_STREAM
+from thresher.core.source import FileFacts
 from thresher.core.stage import SinkStage
 from thresher.core.task import FileGroupTask
 from thresher.credentials import split_urls
 from thresher.errors import UsageError, nearest
 from thresher.stages.io.missing_fields import count_missing, missing_in
+
+if TYPE_CHECKING:
+    from thresher.core.documents.records import Rows
+
 
 MODES = ("error", "overwrite", "append")
 
@@ -125,3 +133,88 @@ def _checked_compression(kind: str, compression: Any, legal: Sequence[str]) -> s
             + nearest(str(compression), legal)
         )
     return str(compression)
+
+
+_BUFFER_BYTES = 256 * 1024
+_WRITEBACK_BYTES = 8 * 2**20
+
+
+class LineFile(Protocol):
+    """Writes whole lines to a file."""
+
+    def write(self, text: bytes | memoryview, lengths: Rows) -> None:
+        """Add lines: their text, each with its line feed, and the length of each line."""
+
+    def close(self) -> FileFacts:
+        """Finish the file; its data is on disk."""
+
+    def abort(self) -> None:
+        """Remove the file."""
+
+
+class LocalFile:
+    """A file with a running size and SHA-256."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.nbytes = 0
+        self._hash = hashlib.sha256()
+        self._file = open(path, "wb", buffering=_BUFFER_BYTES)  # noqa: SIM115  # closed by close() and abort()
+        self._pushed = 0
+
+    def append(self, data: bytes | memoryview) -> None:
+        """Add bytes."""
+        self._hash.update(data)
+        self._file.write(data)
+        self.nbytes += memoryview(data).nbytes
+        if self.nbytes - self._pushed >= _WRITEBACK_BYTES:
+            self._start_writeback()
+
+    def _start_writeback(self) -> None:
+        """Ask the kernel to start writing back, so that the final sync is short."""
+        with contextlib.suppress(AttributeError, OSError):  # a hint: not supported on every system
+            os.posix_fadvise(self._file.fileno(), self._pushed, self.nbytes - self._pushed, os.POSIX_FADV_DONTNEED)
+        self._pushed = self.nbytes
+
+    def close(self, records: int) -> FileFacts:
+        """Sync the data to disk; a file without records is removed."""
+        if not records:
+            self.abort()
+            return FileFacts(0, 0, hashlib.sha256().hexdigest())
+        self._file.flush()
+        sync_data(self._file.fileno())
+        self._file.close()
+        return FileFacts(self.nbytes, records, self._hash.hexdigest())
+
+    def abort(self) -> None:
+        """Remove the file."""
+        with contextlib.suppress(OSError):  # the file is removed anyway, flushed or not
+            self._file.close()
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self.path)
+
+
+class PlainLines:
+    """Lines in a plain file."""
+
+    def __init__(self, path: str) -> None:
+        self._file = LocalFile(path)
+        self._records = 0
+
+    def write(self, text: bytes | memoryview, lengths: Rows) -> None:
+        """Add lines."""
+        self._file.append(text)
+        self._records += len(lengths)
+
+    def close(self) -> FileFacts:
+        """Finish the file."""
+        return self._file.close(self._records)
+
+    def abort(self) -> None:
+        """Remove the file."""
+        self._file.abort()
+
+
+def sync_data(descriptor: int) -> None:
+    """Wait until the data of an open file is on disk."""
+    getattr(os, "fdatasync", os.fsync)(descriptor)

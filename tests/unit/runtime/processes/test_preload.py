@@ -22,7 +22,7 @@ from thresher import (
     WordCountFilter,
 )
 from thresher.core.planning.plan import make_plan
-from thresher.kernels.build import compile
+from thresher.kernels.build import cache, compile
 from thresher.kernels.build.cache import NATIVE_LOADING
 from thresher.runtime.processes import preload
 
@@ -112,6 +112,7 @@ def test_what_is_told_early_is_imported_and_what_cannot_be_is_left_to_who_needs_
 
 def test_all_kernels_of_a_plan_are_compiled_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[list[str]] = []
+    monkeypatch.setattr(cache, "is_ready", lambda module: False)
     monkeypatch.setattr(compile, "compile_missing", lambda modules, announcer: asked.append(list(modules)))
     stages = [JsonlReader("x"), ScoreFilter(WordCountFilter()), ScoreFilter(WordCountFilter(2))]
     preload.compile_kernels(make_plan(Pipeline("rules", stages=stages)), "none", and_the_rest=True)
@@ -120,6 +121,7 @@ def test_all_kernels_of_a_plan_are_compiled_at_once(monkeypatch: pytest.MonkeyPa
 
 def test_the_serial_executor_compiles_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[list[str]] = []
+    monkeypatch.setattr(cache, "is_ready", lambda module: False)
     monkeypatch.setattr(compile, "compile_missing", lambda modules, announcer: asked.append(list(modules)))
     (tmp_path / "in.jsonl").write_text('{"text": "one two"}\n')
     stages = [
@@ -135,6 +137,7 @@ def test_the_serial_executor_compiles_too(tmp_path: Path, monkeypatch: pytest.Mo
 def test_the_rest_is_compiled_in_the_background_only_after_something_was_compiled(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], compiled: bool
 ) -> None:
+    monkeypatch.setattr(cache, "is_ready", lambda module: False)
     monkeypatch.setattr(compile, "compile_missing", lambda modules, announcer: compiled)
     monkeypatch.setattr("thresher.kernels.build.background.start_in_background", lambda: True)
     plan = make_plan(Pipeline("rules", stages=[JsonlReader("x"), ScoreFilter(WordCountFilter())]))

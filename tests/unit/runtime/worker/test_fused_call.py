@@ -15,6 +15,7 @@ import pytest
 
 from thresher import JsonlReader, Pipeline, ScoreFilter
 from thresher.core.planning.plan import Plan, PlanSettings, make_plan
+from thresher.core.scores import introduce
 from thresher.core.source import ReadContext
 from thresher.core.tally import StageTally
 from thresher.core.unit import Unit
@@ -24,7 +25,6 @@ from thresher.runtime.crashes.evidence import KNOWN, NO_CHARGE
 from thresher.runtime.orders import TaskOrder
 from thresher.runtime.worker import flow as flow_module
 from thresher.runtime.worker.flow import Flow
-from thresher.runtime.worker.score_keeper import introduce
 from thresher.runtime.worker.worker import OpContext
 from thresher.stages.text.rules.web.urls import UrlsFilter
 from thresher.stages.text.rules.words.word_counts import MeanWordLengthFilter, WordCountFilter
@@ -52,7 +52,7 @@ def planned(folder: Path, *rules: Any, texts: list[Any] | None = None, keep_drop
     plan = make_plan(Pipeline("p", stages=[JsonlReader(str(folder / "in.jsonl")), *stages]), settings)
     # A plan that keeps dropped records has a writer, and this flow ends before it.
     plan = replace(plan, settings=replace(settings, keep_dropped=keep_dropped))
-    introduce(plan)
+    introduce(plan.stages, ([step.stage for step in op.steps] for op in plan.ops))
     return plan
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO, cast
 
 from thresher.core.source import FileFacts
-from thresher.stages.io.local_file_writer import LocalFile
+from thresher.stages.io.file_writer import LocalFile
 
 if TYPE_CHECKING:
     from thresher.core.documents.records import Rows

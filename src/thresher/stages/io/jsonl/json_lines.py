@@ -20,7 +20,7 @@ from thresher.core.documents.json_records import lacks_text, shown_fields, split
 from thresher.core.documents.records import FoundTexts, RawLines, RecordIds, Rows
 from thresher.core.stage import ProcessingStage
 from thresher.core.task import RawChunk
-from thresher.stages.io import compiled
+from thresher.stages.io.jsonl import lines as line_reading
 from thresher.stages.io.jsonl.lines import record_spans
 from thresher.stages.io.missing_fields import count_missing, missing_in
 
@@ -76,7 +76,7 @@ def parse_chunk(
 def check_lines(view: memoryview, starts: Rows, ends: Rows, find_texts: bool = False) -> tuple[Rows, FoundTexts | None]:
     """Return the lines that may not be JSON objects and need a closer check; with `find_texts` also the texts of the
     field that stages used last, which the same pass extracts."""
-    kernels = compiled.kernels()
+    kernels = line_reading.loaded_kernels()
     if kernels is None or not len(starts):
         return np.arange(0 if all_objects(view, starts, ends) else len(starts)), None
     characters = np.frombuffer(view, dtype=np.uint8)
@@ -90,7 +90,7 @@ def check_lines(view: memoryview, starts: Rows, ends: Rows, find_texts: bool = F
 
 def is_utf8(view: memoryview) -> bool:
     """Return True if a buffer is valid UTF-8, without decoding it."""
-    kernels = compiled.kernels()
+    kernels = line_reading.loaded_kernels()
     if kernels is not None:
         return bool(kernels.is_valid(np.frombuffer(view, dtype=np.uint8)))
     import pyarrow as pa

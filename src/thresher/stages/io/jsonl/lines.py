@@ -8,18 +8,28 @@ is too large is skipped without being held in memory.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from thresher.core.documents.records import Rows
 from thresher.core.task import RawChunk
-from thresher.stages.io import compiled
 from thresher.stages.io.compression.content import BOM
 from thresher.stages.io.damage import DamagedInputError
+
+
+def loaded_kernels() -> Any | None:
+    """Return the module `thresher.kernels.json.text` if another stage of the pipeline has loaded it completely.
+
+    Loading it for reading alone does not pay: libraries do the same, somewhat slower.
+    """
+    found = sys.modules.get("thresher.kernels.json.text")
+    return found if getattr(found, "READY", False) else None
+
 
 HEAD_BYTES = 1000
 """Bytes kept of a line that cannot be kept as a whole."""
@@ -268,7 +278,7 @@ def line_spans(view: memoryview) -> tuple[Rows, Rows]:
 def _line_feeds(characters: npt.NDArray[np.uint8]) -> Rows:
     """Return the positions of line feeds; a large buffer is searched in windows, because the mask takes as many
     bytes."""
-    kernels = compiled.kernels()
+    kernels = loaded_kernels()
     if kernels is not None:
         found: Rows = kernels.find_line_feeds(characters)
         return found

@@ -6,12 +6,12 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import BinaryIO
 
 from thresher.core.files.filesystem import StorageOptions
 from thresher.core.source import ReadContext
 from thresher.core.unit import Piece, Unit
 from thresher.stages.io.compression.content import SNIFF_BYTES, Content, content_of
-from thresher.stages.io.compression.unpack import UnpackedFile, unpack
 from thresher.stages.io.compression.zstd_frames import find_frames, unpack_zstd
 from thresher.stages.io.jsonl.lines import (
     HEAD_BYTES,
@@ -107,12 +107,20 @@ def _cut_piece(piece: Piece, rules: CutRules, storage_options: StorageOptions) -
             source: ByteSource = opened  # type: ignore[assignment]  # typeshed leaves readinto out of BinaryIO
             yield from (PieceCut(piece, cut) for cut in LineCutter(source, _block_rules(piece, rules)))
         elif content is Content.ZSTD and piece.end >= 0:
+            from thresher.stages.io.compression.unpack import UnpackedFile
+
             source = UnpackedFile(unpack_zstd(opened, piece.start))
             yield from (PieceCut(piece, cut) for cut in LineCutter(source, _frame_rules(piece, rules)))
         else:
-            source = UnpackedFile(unpack(opened, content)) if content.compressed else opened  # type: ignore[assignment]  # as above
+            source = _unpacked(opened, content) if content.compressed else opened  # type: ignore[assignment]  # as above
             for cut in LineCutter(source, rules):
                 yield PieceCut(piece, cut, opened.tell())
+
+
+def _unpacked(opened: BinaryIO, content: Content) -> ByteSource:
+    from thresher.stages.io.compression.unpack import UnpackedFile, unpack
+
+    return UnpackedFile(unpack(opened, content))
 
 
 def _block_rules(piece: Piece, rules: CutRules) -> CutRules:

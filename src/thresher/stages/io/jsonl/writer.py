@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, BinaryIO
 
 from thresher.core.source import FileFacts
-from thresher.stages.io.file_writer import FileWriter
+from thresher.stages.io.file_writer import FileWriter, LineFile, PlainLines
 from thresher.stages.io.jsonl.compressed_writer import COMPRESSIONS, CompressedLines
-from thresher.stages.io.local_file_writer import LineFile, PlainLines
 
 if TYPE_CHECKING:
     from thresher.core.documents.batch import DocumentBatch

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from thresher.core.files.filesystem import FileInfo, StorageOptions, explained
 from thresher.core.source import ReadContext
 from thresher.core.unit import Piece
-from thresher.stages.io import compiled
+from thresher.stages.io.jsonl import lines as line_reading
 from thresher.stages.io.listing import open_piece, whole_file
 
 _MAX_ROWS = 8192
@@ -193,7 +193,7 @@ def _invalid_rows(table: pa.Table, first: int) -> Iterator[int]:
 
 
 def _is_valid(table: pa.Table) -> bool:
-    kernels = compiled.kernels()
+    kernels = line_reading.loaded_kernels()
     try:
         for column in table.columns:
             is_text = pa.types.is_string(column.type) or pa.types.is_large_string(column.type)

@@ -21,7 +21,7 @@ from thresher.core.documents.batch import DocumentBatch
 from thresher.core.documents.records import Rows
 from thresher.core.source import FileFacts
 from thresher.errors import RunFailedError
-from thresher.stages.io.local_file_writer import LocalFile
+from thresher.stages.io.file_writer import LocalFile
 from thresher.stages.io.parquet.file_schema import FileSchema, convert_table
 from thresher.stages.io.parquet.fit import fit_table
 from thresher.stages.io.parquet.pieces import piece_table

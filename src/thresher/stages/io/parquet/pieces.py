@@ -27,7 +27,7 @@ from thresher.core.documents.json_records import (
     split_object,
 )
 from thresher.core.documents.records import FoundTexts
-from thresher.stages.io import compiled
+from thresher.stages.io.jsonl import lines as line_reading
 
 MARK = b"thresher"
 NUMBERS = b"numbers"
@@ -143,7 +143,7 @@ def raw_array(values: Sequence[msgspec.Raw | None]) -> tuple[pa.Array, bytes]:
 def _found_array(found: FoundTexts) -> pa.Array | None:
     """Return the texts that the reader extracted, without decoding them again; `None` if there are other values than
     texts and nulls."""
-    kernels = compiled.kernels()
+    kernels = line_reading.loaded_kernels()
     if kernels is None:
         return None
     is_text = found.statuses == kernels.OK

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.unit.stages.io.reading import lines_of
 from thresher.core.documents.records import FoundTexts
 from thresher.core.task import RawChunk
-from thresher.stages.io import compiled
+from thresher.stages.io.jsonl import lines as line_reading
 from thresher.stages.io.jsonl.json_lines import all_objects, check_lines, is_utf8, keep_fields, line_fault, parse_chunk
 from thresher.stages.io.jsonl.lines import record_spans
 
@@ -25,7 +25,7 @@ def checker(request: pytest.FixtureRequest) -> Iterator[None]:
     """Lines are checked by libraries, or by kernels where they are loaded: with the same result."""
     kernels = importlib.import_module("thresher.kernels.json.text") if request.param == "kernels" else None
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compiled, "kernels", lambda: kernels)
+        patch.setattr(line_reading, "loaded_kernels", lambda: kernels)
         yield
 
 

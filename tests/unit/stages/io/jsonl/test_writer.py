@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tests.unit.core.json_batches import batch_of_lines
 from tests.unit.stages.io.written_files import JOURNEYS, cut, joined, json_lines, written
 from thresher.core.documents.batch import DocumentBatch
-from thresher.stages.io import local_file_writer
+from thresher.stages.io import file_writer
 from thresher.stages.io.jsonl import compressed_writer
 from thresher.stages.io.jsonl.writer import JsonlWriter
 
@@ -35,7 +35,7 @@ COMPRESSIONS = st.sampled_from(sorted(UNPACK, key=str))
 @pytest.fixture(autouse=True)
 def _small_frames(monkeypatch: pytest.MonkeyPatch) -> None:
     """Frames of a few records, so that a handful of them has many borders; and no waiting for the disk."""
-    monkeypatch.setattr(local_file_writer, "sync_data", lambda descriptor: None)
+    monkeypatch.setattr(file_writer, "sync_data", lambda descriptor: None)
     monkeypatch.setattr(compressed_writer, "FRAME_BYTES", 60)
 
 

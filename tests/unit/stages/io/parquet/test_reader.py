@@ -18,7 +18,7 @@ from tests.unit.stages.io.reading import read_all, read_units
 from thresher.core.source import ReadContext
 from thresher.core.unit import file12, unit_id
 from thresher.errors import InputError
-from thresher.stages.io import compiled
+from thresher.stages.io.jsonl import lines as line_reading
 from thresher.stages.io.parquet.file import find_invalid_rows
 from thresher.stages.io.parquet.reader import ParquetReader
 
@@ -243,6 +243,6 @@ def test_rows_with_bad_text_are_those_that_python_cannot_decode(
     texts = pa.Array.from_buffers(kind, len(stored), stored.buffers()).slice(skipped)
     kernels = importlib.import_module("thresher.kernels.json.text") if with_kernels else None
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compiled, "kernels", lambda: kernels)
+        patch.setattr(line_reading, "loaded_kernels", lambda: kernels)
         found = find_invalid_rows(pa.table({"text": texts, "n": range(len(texts))}))
     assert found == [row for row, value in enumerate(values[skipped:]) if is_bad(value)]

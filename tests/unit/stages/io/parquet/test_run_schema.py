@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from tests.unit.stages.io.written_files import cut, json_lines
 from thresher.core.documents.batch import DocumentBatch
 from thresher.core.documents.json_records import json_type
-from thresher.stages.io import local_file_writer
+from thresher.stages.io import file_writer
 from thresher.stages.io.parquet.file_writer import ParquetFile
 from thresher.stages.io.parquet.fit import fit_column
 from thresher.stages.io.parquet.run_schema import SourceColumns, derive_schema, read_schema, schema_text
@@ -26,7 +26,7 @@ from thresher.stages.io.parquet.type_names import TYPE_NAMES, is_type_name, pars
 
 @pytest.fixture(autouse=True)
 def _no_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local_file_writer, "sync_data", lambda descriptor: None)
+    monkeypatch.setattr(file_writer, "sync_data", lambda descriptor: None)
 
 
 def settled_from(folder: Any, lines: list[bytes]) -> str:

@@ -22,7 +22,7 @@ from tests.unit.stages.io.written_files import JOURNEYS, cut, joined, json_lines
 from thresher.core.documents.batch import DocumentBatch
 from thresher.core.documents.records import RecordIds
 from thresher.core.task import RawChunk
-from thresher.stages.io import local_file_writer
+from thresher.stages.io import file_writer
 from thresher.stages.io.jsonl.json_lines import parse_chunk
 from thresher.stages.io.parquet import file_writer as parquet_file_writer
 from thresher.stages.io.parquet.pieces import piece_table
@@ -32,7 +32,7 @@ from thresher.stages.io.parquet.writer import ParquetWriter
 @pytest.fixture(autouse=True)
 def _small_row_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     """A few records fill a row group and the memory of the spool, so that a handful of them meets every border."""
-    monkeypatch.setattr(local_file_writer, "sync_data", lambda descriptor: None)  # no waiting for the disk
+    monkeypatch.setattr(file_writer, "sync_data", lambda descriptor: None)  # no waiting for the disk
     monkeypatch.setattr(parquet_file_writer, "ROW_GROUP_BYTES", 40)
     monkeypatch.setattr(parquet_file_writer, "ROW_GROUP_ROWS", 3)
     monkeypatch.setattr(parquet_file_writer, "SPOOL_BYTES", 2000)

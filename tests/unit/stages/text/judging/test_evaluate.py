@@ -18,10 +18,9 @@ from tests.unit.core.json_batches import batch_of, batch_of_lines, written
 from thresher.core.documents.batch import DocumentBatch
 from thresher.core.pipeline import Pipeline
 from thresher.core.planning.plan import make_plan
-from thresher.core.scores import memo_key
+from thresher.core.scores import introduce, memo_key
 from thresher.kernels.counts import groups, text_counts
 from thresher.kernels.counts.text_counts import Count, Work
-from thresher.runtime.worker.score_keeper import introduce
 from thresher.stages.io.jsonl.reader import JsonlReader
 from thresher.stages.text.judging import evaluate as judging
 from thresher.stages.text.judging.rule import CountRule, DocumentFilter, is_counted, keeps_by_bounds
@@ -155,7 +154,7 @@ def test_stages_in_a_row_share_texts_and_counts(asked: list[Any]) -> None:
     for rule in (WordCountFilter(1), RepeatingTopNGramsFilter(2, 1), Longer(), RepeatingTopNGramsFilter(3, 1)):
         pipeline.add_stage(ScoreFilter(rule))
     plan = make_plan(pipeline)
-    introduce(plan)
+    introduce(plan.stages, ([step.stage for step in op.steps] for op in plan.ops))
     batch = batch_of([{"text": "a b c d e f"}, {"text": "g h i"}])
     for stage in plan.stages[1:]:
         batch = stage.process(batch)
