@@ -125,10 +125,10 @@ def test_nothing_is_downloaded(tmp_path: Path) -> None:
 
 @given(any_text)
 def test_every_text_has_a_score(text: str) -> None:
-    _every_text_has_a_score(text)
+    check_scores(text)
 
 
-def _every_text_has_a_score(text: str) -> None:
+def check_scores(text: str) -> None:
     assert RegexFilter(r"\bx\b").score_document(text) in (0, 1)
     assert math.log(1e-9) <= UNIGRAM.score_document(text) <= 0
     assert 0 <= HISTOGRAM.score_document(text) <= 1
