@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from thresher.core.source import ReadContext
 from thresher.core.unit import Unit
 from thresher.errors import ThresherError
-from thresher.stages.io.jsonl.units import list_jsonl_units
+from thresher.stages.io.jsonl.reader import list_jsonl_units
 from thresher.stages.io.listing import Splitting
 from thresher.stages.io.parquet.pieces import piece_table
 from thresher.stages.io.parquet.run_schema import SourceColumns
