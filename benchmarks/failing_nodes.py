@@ -18,7 +18,7 @@ from tables import Spread, print_table, print_target, ratios, write_results
 from thresher.scheduler.model import NodeSpec, OpSpec, RunSpec, UnitSpec
 from thresher.simulate.profile import CommitSample, FileSample, OpProfile, RunProfile, TaskSample, op_key
 from thresher.simulate.rehearsal import Failures, Rehearsal, rehearse
-from thresher.simulate.workload import Output
+from thresher.simulate.workload import SimulatedOutput
 
 HOURS = 24
 FAILING_SHARE = 0.01
@@ -66,7 +66,7 @@ def model_job(nodes: int) -> Job:
     model = OpSpec(index=1, name="model", stages=("model",), next=2, dedicated=True, gpus=1.0, output_bytes=BATCH_BYTES)
     write = OpSpec(index=2, name="write", stages=("write",), sink=True, ordered=True)
     nbytes = BATCHES * BATCH_BYTES
-    batch = Output(BATCH_BYTES)
+    batch = SimulatedOutput(BATCH_BYTES)
     profiles = {
         op_key(read): OpProfile("read", (TaskSample(nbytes, 2.0 * BATCHES, (batch,) * BATCHES),), overhead_s=0.001),
         op_key(model): OpProfile(

@@ -20,7 +20,7 @@ from tables import Spread, print_table, print_target, write_results
 
 from thresher.kernels.build.cache import use_own_folder
 from thresher.kernels.counts.groups import COUNTS
-from thresher.kernels.counts.text_counts import PADDING, Count, Rows, Texts, Work, load_group
+from thresher.kernels.counts.text_counts import PADDING, Count, Rows, SharedCounts, Texts, load_group
 
 MB = 10**6
 BATCH_BYTES = 2 * MB
@@ -75,7 +75,7 @@ def measured(texts: Texts, batches: Sequence[Rows], group: str) -> float:
     counts = wanted(group)
     spent = 0.0
     for rows in batches:
-        work = Work(texts)
+        work = SharedCounts(texts)
         if group not in ALONE:
             positions(work, [], rows)
         started = time.process_time()

@@ -33,7 +33,7 @@ from thresher.core.source import ReadContext
 from thresher.core.task import RawChunk
 from thresher.kernels.build.cache import use_own_folder
 from thresher.kernels.counts import groups, text_counts
-from thresher.kernels.counts.text_counts import Count, Group, Rows, Work
+from thresher.kernels.counts.text_counts import Count, CountGroup, Rows, SharedCounts
 from thresher.stages.io.compression.content import Content
 from thresher.stages.io.compression.unpack import unpack
 from thresher.stages.io.jsonl import json_lines
@@ -73,11 +73,11 @@ class Stopwatch:
 class TimedGroup:
     """A group of counts, its time counted to it and not to the rules."""
 
-    def __init__(self, name: str, group: Group) -> None:
+    def __init__(self, name: str, group: CountGroup) -> None:
         self.name, self.group = name, group
         self.watch = Stopwatch()
 
-    def compute(self, work: Work, wanted: Sequence[Count], rows: Rows) -> Any:
+    def compute(self, work: SharedCounts, wanted: Sequence[Count], rows: Rows) -> Any:
         """Compute the counts of the group."""
         with self.watch.part(KERNEL + self.name), self.watch.part(RULES + "-"):
             return self.group.compute(work, wanted, rows)

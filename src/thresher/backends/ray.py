@@ -30,7 +30,7 @@ from thresher.runtime.memory.usage import default_memory
 from thresher.scheduler.model import NodeSpec, RunSpec
 
 if TYPE_CHECKING:
-    from thresher.backends.ray_nodes.fleet import Fleet
+    from thresher.backends.ray_nodes.fleet import RayFleet
 
 STORE_SHARE = 0.3
 """Share of a private cluster's memory used for its object store; Ray's own default."""
@@ -111,16 +111,18 @@ class RayExecutor(Executor):
             runtime_env=given.get("runtime_env"),
         )
         self._session: RaySession | None = None
-        self._fleet: Fleet | None = None
+        self._fleet: RayFleet | None = None
         self._last_resources: ClusterResources | None = None
 
     def warm_up(self) -> None:
         """Connect to the cluster and start an agent on each node."""
         if self._fleet is None:
-            from thresher.backends.ray_nodes.fleet import Allocation, Fleet
+            from thresher.backends.ray_nodes.fleet import Allocation, RayFleet
 
             self._session = RaySession(self._request)
-            self._fleet = Fleet(self._session, Allocation(self._workers, self._share, self._ignore_head), self._memory)
+            self._fleet = RayFleet(
+                self._session, Allocation(self._workers, self._share, self._ignore_head), self._memory
+            )
             try:
                 if self._session.dashboard_url:
                     sys.stderr.write(f"thresher: Ray dashboard at http://{self._session.dashboard_url}\n")

@@ -45,7 +45,7 @@ class Audit:
 
     run_id: str
     """Id of the run."""
-    checks: list[audit_checks.Check] = field(default_factory=list)
+    checks: list[audit_checks.AuditCheck] = field(default_factory=list)
     """Checks in the order in which they were made."""
     notes: list[str] = field(default_factory=list)
     """Remarks that are not differences."""
@@ -102,7 +102,7 @@ class _RunFiles:
 
     def __init__(self, run_dir: str, options: dict[str, Any], *, ended_well: bool) -> None:
         self._run_dir, self._options, self._ended_well = run_dir, options, ended_well
-        self.check = audit_checks.Check("run files", "each can be read as what the run wrote")
+        self.check = audit_checks.AuditCheck("run files", "each can be read as what the run wrote")
 
     def tried(self, read: Callable[[str, dict[str, Any]], T], otherwise: T) -> T:
         """Return the result of `read`; `otherwise` if a file is damaged."""
@@ -173,7 +173,9 @@ def _check_outlets(found: Audit, run_dir: str, options: dict[str, Any], records:
         found.notes.append(f"the outlet {outlet} has not been run to its end; the same command goes on with it")
 
 
-def _check_quarantine(run_dir: str, options: dict[str, Any], records: Sequence[CommitRecord]) -> audit_checks.Check:
+def _check_quarantine(
+    run_dir: str, options: dict[str, Any], records: Sequence[CommitRecord]
+) -> audit_checks.AuditCheck:
     """Compare the number of quarantined records of each unit with the ledger."""
     store = open_store(run_dir, options)
     counts: dict[str, int] = {}
@@ -277,9 +279,9 @@ def _known_to_others(folder: str, run_dir: str, what: str, options: dict[str, An
     return known
 
 
-def _check_run_folder(run_dir: str, options: dict[str, Any]) -> audit_checks.Check:
+def _check_run_folder(run_dir: str, options: dict[str, Any]) -> audit_checks.AuditCheck:
     """Find leftovers of killed processes in the run folder."""
-    check = audit_checks.Check("run folder", "no unfinished files")
+    check = audit_checks.AuditCheck("run folder", "no unfinished files")
     check.differences += [f"{name} in the run folder: {what}" for name, what in _leftovers(run_dir, options)]
     return check
 

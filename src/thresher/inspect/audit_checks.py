@@ -21,7 +21,7 @@ _STAGE_COUNTS = ("in_docs", "out_docs", "created", "merged", "dropped", "quarant
 
 
 @dataclass
-class Check:
+class AuditCheck:
     """Result of one check."""
 
     name: str
@@ -43,9 +43,9 @@ def total_of(records: Iterable[CommitRecord]) -> Tally:
 # -- counts -----------------------------------------------------------------------------------------------------------
 
 
-def check_ledger(records: Sequence[CommitRecord], writes: bool) -> Check:
+def check_ledger(records: Sequence[CommitRecord], writes: bool) -> AuditCheck:
     """Check each line of the ledger: its counts add up, and its files match its counts."""
-    check = Check("ledger")
+    check = AuditCheck("ledger")
     by_unit = {record.unit: record for record in records}
     for record in records:
         totals = record.tally.totals()
@@ -70,12 +70,12 @@ def check_ledger(records: Sequence[CommitRecord], writes: bool) -> Check:
     return check
 
 
-def check_sent(records: Sequence[CommitRecord], received: dict[str, int]) -> Check:
+def check_sent(records: Sequence[CommitRecord], received: dict[str, int]) -> AuditCheck:
     """Check that what units sent to outlets is in their files, and what the outlets have read, as far as they are done.
 
     `received`: the number of records that each of these outlets has read.
     """
-    check = Check("outlets")
+    check = AuditCheck("outlets")
     sent = total_of(records).sent()
     for outlet in sorted(sent.keys() | {name for record in records for name in record.sent}):
         in_files = sum(record.sent[outlet].records for record in records if outlet in record.sent)
@@ -86,10 +86,10 @@ def check_sent(records: Sequence[CommitRecord], received: dict[str, int]) -> Che
     return check
 
 
-def check_counts(total: Tally, has_writer: bool = True) -> Check:
+def check_counts(total: Tally, has_writer: bool = True) -> AuditCheck:
     """Check that the counts of the whole run add up."""
     totals = total.totals()
-    check = Check("counts", _equation(totals, "written" if has_writer else "passed"))
+    check = AuditCheck("counts", _equation(totals, "written" if has_writer else "passed"))
     if not counts_add_up(totals):
         check.differences.append(f"the counts of the run do not add up: {_equation(totals)}")
     if total.handed_on:
@@ -98,9 +98,9 @@ def check_counts(total: Tally, has_writer: bool = True) -> Check:
     return check
 
 
-def check_stages(total: Tally, names: Sequence[str]) -> Check:
+def check_stages(total: Tally, names: Sequence[str]) -> AuditCheck:
     """Check that the counts of each stage add up, and that nothing is lost between two stages."""
-    check = Check(
+    check = AuditCheck(
         "stages", f"{counted(len(names), 'stage')}; the counts of each add up, and what leaves one enters the next"
     )
     before: tuple[str, int] | None = None
@@ -133,9 +133,11 @@ def _equation(totals: dict[str, int], left: str = "written") -> str:
     return f"{' + '.join(came)} = {' + '.join(went)}"
 
 
-def check_report(report: Any, records: Sequence[CommitRecord], names: Sequence[str], manifest: Sequence[str]) -> Check:
+def check_report(
+    report: Any, records: Sequence[CommitRecord], names: Sequence[str], manifest: Sequence[str]
+) -> AuditCheck:
     """Compare the report with the ledger; `manifest` holds the names of the output files."""
-    check = Check("report", "counts, stages, reasons and output files are those of the ledger")
+    check = AuditCheck("report", "counts, stages, reasons and output files are those of the ledger")
     if not isinstance(report, dict):
         check.differences.append("report.json is missing or is not a report")
         return check
@@ -176,9 +178,9 @@ def _reasons(total: Tally, names: Sequence[str], what: str) -> dict[str, int]:
     }
 
 
-def check_manifest(manifest: Sequence[ManifestLine], records: Sequence[CommitRecord]) -> Check:
+def check_manifest(manifest: Sequence[ManifestLine], records: Sequence[CommitRecord]) -> AuditCheck:
     """Compare the manifest with the ledger."""
-    check = Check("manifest", f"{counted(len(manifest), 'file')}, as in the ledger")
+    check = AuditCheck("manifest", f"{counted(len(manifest), 'file')}, as in the ledger")
     reported = {line.path: line for line in manifest}
     known = {line.path: line for line in manifest_lines(records)}
     check.differences += [f"{name} is in the manifest and not in the ledger" for name in reported if name not in known]
@@ -198,9 +200,9 @@ def _facts(line: ManifestLine) -> str:
     return f"{size}, SHA-256 {line.sha256[:12]}…, {counted(len(line.units), 'unit')}"
 
 
-def check_quarantine(records: Sequence[CommitRecord], entries: dict[str, int]) -> Check:
+def check_quarantine(records: Sequence[CommitRecord], entries: dict[str, int]) -> AuditCheck:
     """Compare the quarantine with the ledger; `entries` has the number of records by unit."""
-    check = Check("quarantine")
+    check = AuditCheck("quarantine")
     should: dict[str, int] = {}
     for record in records:
         unit = split_retry(record.unit)[0]
@@ -233,9 +235,9 @@ Measure = Callable[[OutputFile], FoundFile | None]
 """Function that measures a file; it returns `None` if the file is missing."""
 
 
-def check_files(name: str, expected: Sequence[OutputFile], measure: Measure) -> Check:
+def check_files(name: str, expected: Sequence[OutputFile], measure: Measure) -> AuditCheck:
     """Check that every expected file exists and is unchanged since its commit."""
-    check = Check(name)
+    check = AuditCheck(name)
     nbytes = records = 0
     for file in expected:
         if escapes_folder(file.path):
@@ -266,13 +268,13 @@ def _file_differences(file: OutputFile, found: FoundFile) -> Iterator[str]:
         yield f"{file.path} holds {counted(found.records, 'record')}, and should hold {file.records:,}"
 
 
-def check_strays(name: str, there: Iterable[str], known: Iterable[str]) -> Check:
+def check_strays(name: str, there: Iterable[str], known: Iterable[str]) -> AuditCheck:
     """Find names in a folder that belong to no run: foreign files, and leftovers of unfinished ones.
 
     `there` has the names directly in the folder, and the files below the folders that belong to units.
     """
     ours = set(known)
-    check = Check(name, "nothing else lies there")
+    check = AuditCheck(name, "nothing else lies there")
     for entry in there:
         if is_temporary(entry) or entry.startswith(".thresher-"):
             check.differences.append(f"{entry} is left of a process that was ended; the next attempt removes it")

@@ -36,7 +36,7 @@ from thresher.ledger.records import latest_retries, retry_id
 from thresher.ledger.stores.store import open_store
 from thresher.runtime.accounts import UnitState
 from thresher.runtime.interrupts import Interrupts
-from thresher.runtime.run import Attempt, closing_attempt, plan_facts
+from thresher.runtime.run import RunAttempt, closing_attempt, plan_facts
 from thresher.runtime.work_list import WorkList, is_input_unit
 from thresher.version import __version__
 
@@ -269,7 +269,7 @@ def _retry_plan(plan: Plan, run: OpenRun, due: _RetryWork) -> Plan:
     )
 
 
-class RetryAttempt(Attempt):
+class RetryAttempt(RunAttempt):
     """An attempt whose units are quarantined records."""
 
     due: _RetryWork

@@ -51,7 +51,7 @@ def quarantine_lines(failed: FailedRows, stage_name: str) -> list[bytes]:
     """Return one JSON line per failure: id, source, position, stage, error, message, traceback, attempts, record.
 
     A line for more than one record, or for an unknown number (`null`), has their number under `records`. A large record
-    follows its entry after a line feed; `LineFile` puts it into a file of its own.
+    follows its entry after a line feed; `QuarantineFile` puts it into a file of its own.
     """
     ids = failed.record_ids
     records = failed.lines if failed.batch is None else failed.batch.json_lines()
@@ -132,7 +132,7 @@ def _score(scores: Sequence[Any] | None, row: int) -> Any:
 # -- files ------------------------------------------------------------------------------------------------------------
 
 
-class LineFile:
+class QuarantineFile:
     """Lines in a local file, and the large records among them in files beside it."""
 
     def __init__(self, path: str, unit_id: str = "") -> None:

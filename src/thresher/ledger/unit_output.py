@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from thresher.core.records.record_task import RecordTask
     from thresher.core.scores import ScoreColumn
     from thresher.core.stage import SinkStage, SourceStage
-    from thresher.ledger.quarantine import LineFile
+    from thresher.ledger.quarantine import QuarantineFile
     from thresher.ledger.scores import ScoreRows, ScoreSidecar
 
 SCHEMA_FILE = "schema.json"
@@ -189,8 +189,8 @@ class UnitOutput:
         self._data = f"{self._base}-data{target.extension}"
         self._writer: RecordWriter[Any] | None = None
         self._given = 0
-        self._quarantined: LineFile | None = None
-        self._dropped: LineFile | None = None
+        self._quarantined: QuarantineFile | None = None
+        self._dropped: QuarantineFile | None = None
         self._sidecar: ScoreSidecar | None = None
         self._outlets = outlets or {}
         self._sent: dict[str, RecordWriter[Any]] = {}
@@ -227,13 +227,13 @@ class UnitOutput:
         if lines and self._target.dropped_to is not None:
             self._dropped = self._add_lines(self._dropped, "dropped", lines, self._target.dropped_to)
 
-    def _add_lines(self, file: LineFile | None, end: str, lines: Sequence[bytes], folder: str) -> LineFile:
-        from thresher.ledger.quarantine import LineFile
+    def _add_lines(self, file: QuarantineFile | None, end: str, lines: Sequence[bytes], folder: str) -> QuarantineFile:
+        from thresher.ledger.quarantine import QuarantineFile
 
         try:
             if file is None:
                 self._target.make_tmp()
-                file = LineFile(f"{self._base}-{end}", self._unit.id if end == "quarantined" else "")
+                file = QuarantineFile(f"{self._base}-{end}", self._unit.id if end == "quarantined" else "")
             file.add(lines)
         except OSError as error:
             raise storage_error(error, folder) from error
@@ -388,7 +388,7 @@ class UnitOutput:
         return tuple(OutputFile(f"{name}{file.suffix}", file.nbytes, file.records, file.sha256) for file in facts)
 
     def _publish_lines(
-        self, folder: str | None, file: LineFile | None, name: str, suffixes: Sequence[str]
+        self, folder: str | None, file: QuarantineFile | None, name: str, suffixes: Sequence[str]
     ) -> tuple[OutputFile, ...]:
         if folder is None or (file is None and not self._is_repeated):
             return ()

@@ -91,7 +91,7 @@ def _run_attempt(
     with closing_attempt(run) as parts:
         run.redo_missing()
         parts.cluster = executor.make_cluster(executor.limits())
-        parts.attempt = Attempt(executor, plan, options, run, parts.cluster)
+        parts.attempt = RunAttempt(executor, plan, options, run, parts.cluster)
         parts.attempt.output = output
         return parts.attempt.run(*source)
 
@@ -102,7 +102,7 @@ class Parts:
 
     cluster: Cluster | None = None
     """The workers."""
-    attempt: Attempt | None = None
+    attempt: RunAttempt | None = None
     """The attempt, with its progress display."""
 
 
@@ -132,7 +132,7 @@ def closing_attempt(run: OpenRun) -> Iterator[Parts]:
             run.abandon(exit_code)
 
 
-class Attempt:
+class RunAttempt:
     """One attempt of a run."""
 
     output: StandardOutput | None = None

@@ -11,7 +11,7 @@ from heapq import heappop, heappush
 from thresher.scheduler.actions import Dispatch, Resume
 from thresher.scheduler.lineage import first_leaf, make_ready, oldest_task, queue_calls, take_call, unlink
 from thresher.scheduler.load import Group, add_to_queue, credit_of, may_run, note_starved_worker, set_groups, take_on
-from thresher.scheduler.state import HELD, PARKED, READY, UP, Op, State, Task, Unit, Worker
+from thresher.scheduler.state import HELD, PARKED, READY, UP, OpState, State, TaskState, UnitState, WorkerState
 from thresher.scheduler.workers.pools import Pool, drain_worker
 
 MAX_GENERATORS = 2  # different emitting ops a worker may hold tasks of, so that at most two can be parked
@@ -44,7 +44,7 @@ def dispatch(state: State) -> None:
             return
 
 
-def advance(state: State, unit: Unit) -> None:
+def advance(state: State, unit: UnitState) -> None:
     """Queue the first leaf of the unit if it was held: no earlier task can come any more."""
     if unit.entry.gathers:
         queue_calls(state, unit)
@@ -68,7 +68,7 @@ def advance(state: State, unit: Unit) -> None:
             state.touched_workers.append(worker)
 
 
-def serve_worker(state: State, worker: Worker) -> None:
+def serve_worker(state: State, worker: WorkerState) -> None:
     """Assign what only this worker can run: sink tasks of the units it writes, and its parked generators."""
     if worker.state != UP:
         return
@@ -85,7 +85,7 @@ def serve_worker(state: State, worker: Worker) -> None:
                 heappush(task.op.waiting, (task.key, task))
 
 
-def resume_source(state: State, worker: Worker) -> None:
+def resume_source(state: State, worker: WorkerState) -> None:
     """Prefer a parked source to downstream tasks while fewer than one of those is ready per worker.
 
     Only this worker can resume it, and behind a long task here the other workers might run out of tasks.
@@ -99,7 +99,7 @@ def resume_source(state: State, worker: Worker) -> None:
             return
 
 
-def resume_draining(state: State, worker: Worker) -> None:
+def resume_draining(state: State, worker: WorkerState) -> None:
     """Resume the oldest parked generator of a draining worker, which `fill` does not consider."""
     if worker.parked and worker.groups < state.spec.depth and worker.state == UP:
         task = min(worker.parked.values(), key=lambda parked: parked.key)
@@ -121,7 +121,7 @@ def fill(state: State, pool: Pool, level: int) -> None:
             pass
 
 
-def assign(state: State, op: Op, level: int) -> bool:
+def assign(state: State, op: OpState, level: int) -> bool:
     """Start or resume the oldest task of an op on a worker with `level` groups; return False if that is impossible."""
     if level and not may_prefetch(state, op):
         return False
@@ -154,17 +154,17 @@ def assign(state: State, op: Op, level: int) -> bool:
     return True
 
 
-def barrier_open(state: State, op: Op) -> bool:
+def barrier_open(state: State, op: OpState) -> bool:
     """Return True if all input is listed and every upstream op has ended (sources need not wait)."""
     return op.source or (not state.listing_input and not any(before.live for before in op.upstream))
 
 
-def may_prefetch(state: State, op: Op) -> bool:
+def may_prefetch(state: State, op: OpState) -> bool:
     """Return True if a busy worker may take a task of the op: always if dedicated, only short tasks if shared."""
     return op.pool.dedicated is not None or 0 <= op.average_s < state.spec.prefetch_s
 
 
-def seat_limit(state: State, op: Op) -> int:
+def seat_limit(state: State, op: OpState) -> int:
     """Return how many workers may hold tasks of this op, unless the task is the oldest.
 
     An op that parks leaves one worker free: if a younger generator were parked in every worker, the oldest task could
@@ -175,7 +175,7 @@ def seat_limit(state: State, op: Op) -> int:
     return op.max_seats
 
 
-def find_worker(op: Op, level: int, seated: bool) -> Worker | None:
+def find_worker(op: OpState, level: int, seated: bool) -> WorkerState | None:
     """Return a worker with `level` groups that accepts a task of this op; `seated`: only one that already has one."""
     free = op.pool.free[level]
     if not op.tracked:
@@ -195,14 +195,16 @@ def find_worker(op: Op, level: int, seated: bool) -> Worker | None:
     return found
 
 
-def accepts(worker: Worker, op: Op, seated: bool) -> bool:
+def accepts(worker: WorkerState, op: OpState, seated: bool) -> bool:
     """Return True if a worker may take a task of the op: one task of an op that parks, tasks of few emitting ops."""
     if op.index in worker.ops:
         return not op.parks
     return not seated and (not op.emits or len(worker.ops) < MAX_GENERATORS)
 
 
-def prefer_local(state: State, worker: Worker, oldest: Task, *, seated: bool, full: bool) -> tuple[Worker, Task]:
+def prefer_local(
+    state: State, worker: WorkerState, oldest: TaskState, *, seated: bool, full: bool
+) -> tuple[WorkerState, TaskState]:
     """Return a worker and a task on one node if possible; `worker` has room and `oldest` is its op's first task.
 
     Prefer a free worker on the task's node, then another task on the worker's node, then the given pair. `seated`: only
@@ -225,7 +227,7 @@ def prefer_local(state: State, worker: Worker, oldest: Task, *, seated: bool, fu
     return worker, oldest
 
 
-def local_worker(state: State, worker: Worker, task: Task, *, seated: bool) -> Worker | None:
+def local_worker(state: State, worker: WorkerState, task: TaskState, *, seated: bool) -> WorkerState | None:
     """Return another worker with as much room as this one, on the node that holds the task's payload."""
     op = task.op
     free = op.pool.free[worker.groups]
@@ -235,24 +237,24 @@ def local_worker(state: State, worker: Worker, task: Task, *, seated: bool) -> W
     return None
 
 
-def local_task(op: Op, worker: Worker) -> Task | None:
+def local_task(op: OpState, worker: WorkerState) -> TaskState | None:
     """Return the oldest of the first tasks of an op whose payload is on the worker's node."""
     near = [task for _, task in op.ready[:LOOK_AHEAD] if task.state == READY and task.home == worker.node]
     return min(near, key=lambda task: task.key, default=None)
 
 
-def head_ready(op: Op) -> Task | None:
+def head_ready(op: OpState) -> TaskState | None:
     """Return the oldest ready task of an op."""
     heap = op.ready
     while heap:
-        task: Task = heap[0][1]
+        task: TaskState = heap[0][1]
         if task.state == READY:
             return task
         heappop(heap)
     return None
 
 
-def head_parked(op: Op) -> Task | None:
+def head_parked(op: OpState) -> TaskState | None:
     """Return the oldest parked task of an op whose worker may have room."""
     heap = op.waiting
     while heap:
@@ -264,7 +266,7 @@ def head_parked(op: Op) -> Task | None:
     return None
 
 
-def assign_parked(state: State, op: Op, task: Task) -> bool:
+def assign_parked(state: State, op: OpState, task: TaskState) -> bool:
     """Resume a parked task if its worker has room; otherwise drop its entry until the worker has."""
     worker = task.worker
     assert worker is not None, task.describe()
@@ -280,7 +282,7 @@ def assign_parked(state: State, op: Op, task: Task) -> bool:
     return True
 
 
-def resume(state: State, task: Task) -> None:
+def resume(state: State, task: TaskState) -> None:
     """Resume a parked task that has its reserve."""
     worker = task.worker
     assert worker is not None, task.describe()
@@ -290,7 +292,7 @@ def resume(state: State, task: Task) -> None:
     state.out.append(Resume(worker.id, task.id, credit_of(state, task)))
 
 
-def take_group(state: State, op: Op, first: Task, size: int) -> list[Task]:
+def take_group(state: State, op: OpState, first: TaskState, size: int) -> list[TaskState]:
     """Return the first ready task of an op, which has its reserve, and the tasks that join it in one Dispatch."""
     heap = op.ready
     if heap[0][1] is first:
@@ -316,7 +318,7 @@ def take_group(state: State, op: Op, first: Task, size: int) -> list[Task]:
     return tasks
 
 
-def group_size(op: Op, share: int) -> int:
+def group_size(op: OpState, share: int) -> int:
     """Return the tasks of one Dispatch: one call, or several calls of tiny tasks up to this worker's share."""
     batch = op.spec.batch_size
     if op.group <= batch or op.parks:
@@ -324,7 +326,7 @@ def group_size(op: Op, share: int) -> int:
     return max(batch, min(op.group, share) // batch * batch)
 
 
-def assign_sink(state: State, op: Op, level: int) -> bool:
+def assign_sink(state: State, op: OpState, level: int) -> bool:
     """Choose the worker that writes a unit whose first batch is ready to be written."""
     heap = op.ready
     while heap:
@@ -346,13 +348,13 @@ def assign_sink(state: State, op: Op, level: int) -> bool:
     return False
 
 
-def send_to_sink(state: State, unit: Unit, worker: Worker) -> None:
+def send_to_sink(state: State, unit: UnitState, worker: WorkerState) -> None:
     """Send a worker the next tasks of a unit that it writes, as far as their order is certain."""
     leaf = first_leaf(unit)
     assert leaf is not None, f"unit {unit.name!r} is queued for its sink and has no task"
     op = leaf.op
     size = max(op.group, op.spec.batch_size)
-    tasks: list[Task] = []
+    tasks: list[TaskState] = []
     while leaf is not None and leaf.op is op and leaf.state == HELD and len(tasks) < size:
         unlink(leaf)
         unit.sinking[leaf.id] = leaf
@@ -363,7 +365,7 @@ def send_to_sink(state: State, unit: Unit, worker: Worker) -> None:
     advance(state, unit)
 
 
-def start(state: State, worker: Worker, op: Op, tasks: list[Task], *, run_through: bool = False) -> None:
+def start(state: State, worker: WorkerState, op: OpState, tasks: list[TaskState], *, run_through: bool = False) -> None:
     """Dispatch tasks that have their reserves; `run_through`: without a credit limit, so that they never park."""
     refs = take_on(state, worker, op, tasks, run_through=run_through)
     if state.spec.worker_max_tasks:

@@ -16,9 +16,9 @@ from thresher.scheduler.state import (
     UP,
     VOID,
     State,
-    Task,
-    Unit,
-    Worker,
+    TaskState,
+    UnitState,
+    WorkerState,
 )
 from thresher.scheduler.step import Scheduler
 
@@ -40,7 +40,7 @@ def check(scheduler: Scheduler) -> None:
     check_nodes(state)
 
 
-def require(holds: bool, message: str, about: Task | Worker | None = None) -> None:
+def require(holds: bool, message: str, about: TaskState | WorkerState | None = None) -> None:
     """Raise BrokenInvariant unless `holds`, with a description of `about` (built only then, because it is slow)."""
     if not holds:
         description = "" if about is None else f": {about.describe()}"
@@ -99,9 +99,9 @@ def check_bytes(state: State) -> None:
         require(total <= budget, f"{total} bytes of ordinary credit were granted, the budget is {budget}")
 
 
-def check_worker(state: State, worker: Worker) -> None:
+def check_worker(state: State, worker: WorkerState) -> None:
     """Check that a worker holds no more than it may."""
-    tasks = [item for item in worker.queue if isinstance(item, Task)]
+    tasks = [item for item in worker.queue if isinstance(item, TaskState)]
     groups = len({id(task.group) for task in tasks})
     require(worker.groups == groups <= state.spec.depth, "the number of groups is wrong or too large", worker)
     require(len(worker.parked) <= MAX_GENERATORS, "more parked tasks than a worker may have", worker)
@@ -159,11 +159,11 @@ def check_units(state: State) -> None:
     )
     commits = sum(1 for unit in state.units.values() if unit.state == COMMITTING)
     require(state.commits == commits, f"{state.commits} commits are counted, {commits} are under way")
-    running = sum(1 for w in state.workers.values() for item in w.queue if isinstance(item, Task))
+    running = sum(1 for w in state.workers.values() for item in w.queue if isinstance(item, TaskState))
     require(state.running == running, f"{state.running} tasks are counted as running, there are {running}")
 
 
-def check_open_unit(unit: Unit) -> None:
+def check_open_unit(unit: UnitState) -> None:
     """Check that an open unit has tasks or waits for its stream."""
     if unit.first is None and not unit.sinking and unit.closed:
         raise BrokenInvariant(f"unit {unit.name!r} has no tasks left and is not committed")

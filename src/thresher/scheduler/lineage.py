@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from heapq import heappop, heappush
 
-from thresher.scheduler.state import DELAYED, DONE, HELD, READY, Op, State, Task, Unit, chain
+from thresher.scheduler.state import DELAYED, DONE, HELD, READY, OpState, State, TaskState, UnitState, chain
 
 MAX_DELAY_S = 30.0  # longest delay before a retry
 
@@ -26,7 +26,7 @@ MAX_DELAY_S = 30.0  # longest delay before a retry
 # -- the tree ----------------------------------------------------------------------------------------------------------
 
 
-def link(state: State, parent: Task | Unit, task: Task) -> None:
+def link(state: State, parent: TaskState | UnitState, task: TaskState) -> None:
     """Append a new task to its siblings."""
     task.parent = parent
     last = parent.last
@@ -42,7 +42,7 @@ def link(state: State, parent: Task | Unit, task: Task) -> None:
         heappush(state.oldest_units, (unit.key, unit))
 
 
-def unlink(task: Task) -> None:
+def unlink(task: TaskState) -> None:
     """Remove a task without children from the tree, and each finished ancestor whose last child it was."""
     node = task
     while True:
@@ -57,12 +57,12 @@ def unlink(task: Task) -> None:
         else:
             after.prev = before
         node.parent = node.prev = node.next = None
-        if parent.__class__ is not Task or parent.first is not None or parent.state != DONE:
+        if parent.__class__ is not TaskState or parent.first is not None or parent.state != DONE:
             return
         node = parent
 
 
-def first_leaf(node: Task | Unit) -> Task | None:
+def first_leaf(node: TaskState | UnitState) -> TaskState | None:
     """Return the first task below a unit in lineage order, or None if the unit has none now."""
     leaf = node.first
     if leaf is None:
@@ -72,7 +72,7 @@ def first_leaf(node: Task | Unit) -> Task | None:
     return leaf
 
 
-def oldest_task(state: State) -> Task | None:
+def oldest_task(state: State) -> TaskState | None:
     """Return the first task of all units in lineage order: it may always run, so that nothing deadlocks.
 
     Tasks in the sink are older than the rest of their unit.
@@ -90,9 +90,9 @@ def oldest_task(state: State) -> Task | None:
     return None
 
 
-def subtree(node: Task | Unit) -> list[Task]:
+def subtree(node: TaskState | UnitState) -> list[TaskState]:
     """Return every task below a node, in lineage order."""
-    found: list[Task] = []
+    found: list[TaskState] = []
     stack = [node.first]
     while stack:
         task = stack.pop()
@@ -107,7 +107,7 @@ def subtree(node: Task | Unit) -> list[Task]:
 # -- queues ------------------------------------------------------------------------------------------------------------
 
 
-def enqueue(state: State, task: Task) -> None:
+def enqueue(state: State, task: TaskState) -> None:
     """Queue a new task, or hold it back until it is the first of its unit where order matters."""
     if task.op.ordered or task.op.spec.by_unit or (task.unit.serial and task.op.emits):
         task.state, task.call = HELD, None
@@ -116,7 +116,7 @@ def enqueue(state: State, task: Task) -> None:
         make_ready(task)
 
 
-def make_ready(task: Task) -> None:
+def make_ready(task: TaskState) -> None:
     """Put a task into its op's queue."""
     op = task.op
     task.state = READY
@@ -131,7 +131,7 @@ def delay_of(state: State, failures: int) -> float:
     return min(MAX_DELAY_S, state.spec.backoff_s * 2.0 ** (failures - 1))
 
 
-def enqueue_after(state: State, task: Task, failures: int) -> None:
+def enqueue_after(state: State, task: TaskState, failures: int) -> None:
     """Queue a task after the delay for the given number of failures."""
     delay_s = delay_of(state, failures)
     if not delay_s:
@@ -152,16 +152,16 @@ def enqueue_due(state: State) -> None:
 # -- calls by unit -----------------------------------------------------------------------------------------------------
 
 
-def queue_calls(state: State, unit: Unit, *, flush: bool = False) -> None:
+def queue_calls(state: State, unit: UnitState, *, flush: bool = False) -> None:
     """Queue the full calls of a unit and its last ones; `flush`: also those that wait for more tasks."""
     for op in chain(unit.entry):
         if op.spec.by_unit:
             queue_calls_of_op(unit, op, flush=flush)
 
 
-def queue_calls_of_op(unit: Unit, op: Op, *, flush: bool) -> None:
+def queue_calls_of_op(unit: UnitState, op: OpState, *, flush: bool) -> None:
     """Queue the calls of one op."""
-    waiting: list[Task] = []
+    waiting: list[TaskState] = []
     complete = unit.closed
     for task in unfinished(unit):
         if task.op.index < op.index or (task.op is op and task.state == DELAYED):
@@ -176,7 +176,7 @@ def queue_calls_of_op(unit: Unit, op: Op, *, flush: bool) -> None:
         queue_call(op, waiting)
 
 
-def unfinished(node: Task | Unit) -> Iterator[Task]:
+def unfinished(node: TaskState | UnitState) -> Iterator[TaskState]:
     """Yield every unfinished task below a node in lineage order: children come before the rest of their parent."""
     child = node.first
     while child is not None:
@@ -186,7 +186,7 @@ def unfinished(node: Task | Unit) -> Iterator[Task]:
         child = child.next
 
 
-def queue_call(op: Op, tasks: list[Task]) -> None:
+def queue_call(op: OpState, tasks: list[TaskState]) -> None:
     """Queue a call under its first task; the other tasks stay held until the call starts."""
     for task in tasks:
         task.call = tasks
@@ -195,7 +195,7 @@ def queue_call(op: Op, tasks: list[Task]) -> None:
     heappush(op.ready, (tasks[0].key, tasks[0]))
 
 
-def take_call(first: Task) -> list[Task]:
+def take_call(first: TaskState) -> list[TaskState]:
     """Return the tasks of a call that starts now. A task that fails is assigned to a new call."""
     tasks = first.call
     assert tasks is not None, first.describe()

@@ -16,7 +16,7 @@ from __future__ import annotations
 from thresher.scheduler.actions import TaskRef
 from thresher.scheduler.lineage import oldest_task
 from thresher.scheduler.model import NO_LIMIT, RunSpec
-from thresher.scheduler.state import RUNNING, UP, Op, State, Task, Worker, chain
+from thresher.scheduler.state import RUNNING, UP, OpState, State, TaskState, WorkerState, chain
 
 LARGEST_WINDOW = 8  # factor by which the window may grow to bridge gaps in the input
 STARVING_SIGHTINGS = 16  # observations of an idle worker with a full window before the window grows by one batch
@@ -40,7 +40,7 @@ class Group:
 
 
 def take_on(
-    state: State, worker: Worker, op: Op, tasks: list[Task], *, run_through: bool = False
+    state: State, worker: WorkerState, op: OpState, tasks: list[TaskState], *, run_through: bool = False
 ) -> tuple[TaskRef, ...]:
     """Add tasks that have their reserves to a worker's queue as one group, and return them with their credits;
     `run_through`: without a credit limit."""
@@ -58,7 +58,7 @@ def take_on(
     return tuple(refs)
 
 
-def add_to_queue(state: State, worker: Worker, task: Task, group: Group) -> None:
+def add_to_queue(state: State, worker: WorkerState, task: TaskState, group: Group) -> None:
     """Add a task to a worker's queue."""
     task.state = RUNNING
     task.worker = worker
@@ -69,7 +69,7 @@ def add_to_queue(state: State, worker: Worker, task: Task, group: Group) -> None
         state.running_sources += 1
 
 
-def remove_from_queue(state: State, worker: Worker, task: Task) -> None:
+def remove_from_queue(state: State, worker: WorkerState, task: TaskState) -> None:
     """Remove a task from its worker's queue."""
     del worker.queue[task]
     state.running -= 1
@@ -87,7 +87,7 @@ def remove_from_queue(state: State, worker: Worker, task: Task) -> None:
             state.touched_workers.append(worker)
 
 
-def drop_op_task(worker: Worker, op: Op) -> None:
+def drop_op_task(worker: WorkerState, op: OpState) -> None:
     """Decrement the number of tasks of an op that a worker holds, parked ones included."""
     if not op.tracked:
         return
@@ -99,7 +99,7 @@ def drop_op_task(worker: Worker, op: Op) -> None:
         op.seats -= 1
 
 
-def set_groups(worker: Worker, groups: int) -> None:
+def set_groups(worker: WorkerState, groups: int) -> None:
     """Set the number of groups a worker holds and list it among the workers with that much room."""
     free = worker.pool.free
     if worker.groups < len(free):
@@ -109,14 +109,14 @@ def set_groups(worker: Worker, groups: int) -> None:
         free[groups][worker.id] = worker
 
 
-def detach(state: State, worker: Worker, task: Task) -> None:
+def detach(state: State, worker: WorkerState, task: TaskState) -> None:
     """Remove a task from its worker and return its reserve."""
     remove_from_queue(state, worker, task)
     drop_op_task(worker, task.op)
     return_reserve(state, task)
 
 
-def finish_task(state: State, worker: Worker, task: Task) -> None:
+def finish_task(state: State, worker: WorkerState, task: TaskState) -> None:
     """Remove a finished task from its worker, return its reserve and free its payload."""
     detach(state, worker, task)
     release(state, task)
@@ -127,7 +127,7 @@ def finish_task(state: State, worker: Worker, task: Task) -> None:
 # -- budget and window -------------------------------------------------------------------------------------------------
 
 
-def may_run(state: State, task: Task) -> bool:
+def may_run(state: State, task: TaskState) -> bool:
     """Return True if there is room for the outputs of the task, and set its reserve aside."""
     op = task.op
     if state.spec.barrier:
@@ -143,7 +143,7 @@ def may_run(state: State, task: Task) -> bool:
     return False
 
 
-def source_may_run(state: State, op: Op) -> bool:
+def source_may_run(state: State, op: OpState) -> bool:
     """Return True if one more batch may enter: memory is not under pressure and the window is not full."""
     if state.pressure:
         return False
@@ -153,7 +153,7 @@ def source_may_run(state: State, op: Op) -> bool:
     return False
 
 
-def reserve(state: State, task: Task, nbytes: int, *, exempt: bool) -> None:
+def reserve(state: State, task: TaskState, nbytes: int, *, exempt: bool) -> None:
     """Reserve bytes for the outputs of the task."""
     task.reserve = nbytes
     task.exempt = exempt
@@ -162,12 +162,12 @@ def reserve(state: State, task: Task, nbytes: int, *, exempt: bool) -> None:
         state.excess += nbytes
 
 
-def credit_of(state: State, task: Task) -> int:
+def credit_of(state: State, task: TaskState) -> int:
     """Return the credit to send with a task that has its reserve."""
     return task.reserve if task.op.emits and not state.spec.barrier else NO_LIMIT
 
 
-def return_reserve(state: State, task: Task) -> None:
+def return_reserve(state: State, task: TaskState) -> None:
     """Return the unused part of a task's reserve to the budget."""
     left = task.reserve
     if left:
@@ -177,7 +177,7 @@ def return_reserve(state: State, task: Task) -> None:
             state.excess -= left
 
 
-def account(state: State, emitter: Task, child: Task) -> None:
+def account(state: State, emitter: TaskState, child: TaskState) -> None:
     """Account a new payload against its emitter's reserve; the rest is debt."""
     nbytes = child.nbytes
     covered = emitter.reserve
@@ -192,7 +192,7 @@ def account(state: State, emitter: Task, child: Task) -> None:
     record_batch_size(emitter.op, nbytes)
 
 
-def discard(state: State, emitter: Task, nbytes: int) -> None:
+def discard(state: State, emitter: TaskState, nbytes: int) -> None:
     """Account a payload that is released on arrival: it only uses up reserve."""
     covered = min(emitter.reserve, nbytes)
     emitter.reserve -= covered
@@ -201,7 +201,7 @@ def discard(state: State, emitter: Task, nbytes: int) -> None:
         state.excess -= covered
 
 
-def release(state: State, task: Task) -> None:
+def release(state: State, task: TaskState) -> None:
     """Free the payload of a task, once."""
     if task.id > 0 and task.nbytes >= 0:
         state.used -= task.nbytes
@@ -212,7 +212,7 @@ def release(state: State, task: Task) -> None:
         task.excess = 0
 
 
-def note_drained_worker(state: State, op: Op) -> None:
+def note_drained_worker(state: State, op: OpState) -> None:
     """Widen the window when a dedicated worker ran out of tasks although a source was held back before.
 
     A larger window bridges input that comes in bursts; a source that was never held back has nothing more to emit. If
@@ -227,7 +227,7 @@ def note_drained_worker(state: State, op: Op) -> None:
         set_window(state)
 
 
-def note_starved_worker(state: State, op: Op) -> None:
+def note_starved_worker(state: State, op: OpState) -> None:
     """Widen the window, slowly and not far, when a shared worker is idle because the window holds this source back.
 
     If tasks wait for dedicated workers, those are the bottleneck, and more batches would only wait there.
@@ -246,7 +246,7 @@ def note_starved_worker(state: State, op: Op) -> None:
 # -- measured rates ----------------------------------------------------------------------------------------------------
 
 
-def record_task_time(state: State, task: Task, busy_s: float) -> None:
+def record_task_time(state: State, task: TaskState, busy_s: float) -> None:
     """Update the average with the time of a finished task, and derive how many such tasks form a group.
 
     Ignore a task that reported outputs before its end, but no time: its last part alone may be tiny.
@@ -267,7 +267,7 @@ def record_task_time(state: State, task: Task, busy_s: float) -> None:
         set_window(state)
 
 
-def follow_time_shift(op: Op, busy_s: float) -> None:
+def follow_time_shift(op: OpState, busy_s: float) -> None:
     """Follow a lasting change of the task time quickly: the decayed sums would take many tasks."""
     count, total_s, usual_s = op.odd
     if not count:
@@ -285,7 +285,7 @@ def follow_time_shift(op: Op, busy_s: float) -> None:
         op.seen_busy_s = op.seen_tasks * total_s / abs(count)
 
 
-def record_batch_size(op: Op, nbytes: int) -> None:
+def record_batch_size(op: OpState, nbytes: int) -> None:
     """Update the estimate with the size of an emitted batch: up at once, so that credits fit, slowly down."""
     estimate = op.estimate
     if nbytes > estimate:
@@ -297,7 +297,7 @@ def record_batch_size(op: Op, nbytes: int) -> None:
     set_credit(op)
 
 
-def set_credit(op: Op) -> None:
+def set_credit(op: OpState) -> None:
     """Set the credit: two batches if the limit has room for several such tasks, so that most generators never park."""
     op.credit = 2 * op.estimate if 8 * op.estimate <= op.limit else op.estimate
 
@@ -315,12 +315,12 @@ def set_window(state: State) -> None:
             source.window = batches * max(group, max(op.spec.batch_size for op in chain(source))) + state.window_growth
 
 
-def tiny_group(spec: RunSpec, op: Op) -> int:
+def tiny_group(spec: RunSpec, op: OpState) -> int:
     """Return how many tasks of this op form a group that is small in time and output bytes."""
     return min(op.group, max(1, spec.group_bytes // op.estimate)) if op.emits else op.group
 
 
-def record_flow(op: Op, busy_s: float, outputs: int, ended: int) -> None:
+def record_flow(op: OpState, busy_s: float, outputs: int, ended: int) -> None:
     """Add a report to the decayed sums, from which task times and fan-outs are derived."""
     loss = 1 / (FLOW_TASKS + 2 * op.pool.target)
     op.seen_busy_s += busy_s - loss * op.seen_busy_s
@@ -328,7 +328,7 @@ def record_flow(op: Op, busy_s: float, outputs: int, ended: int) -> None:
     op.seen_tasks += ended - loss * op.seen_tasks
 
 
-def limit_bytes(spec: RunSpec, op: Op) -> int:
+def limit_bytes(spec: RunSpec, op: OpState) -> int:
     """Return the bytes in flight up to which an op may start: half the budget for sources, all of it for the last
     op that emits.
 

@@ -23,32 +23,32 @@ from thresher.scheduler.state import (
     RUNNING,
     UP,
     VOID,
-    Op,
+    OpState,
     State,
-    Task,
-    Unit,
-    Worker,
+    TaskState,
+    UnitState,
+    WorkerState,
     chain,
 )
 from thresher.scheduler.units import add_root, new_key, request_rerun, reset_commit, start_run
 from thresher.scheduler.workers.pools import cancel_draining, holds_nothing
 
 
-def fail(state: State, reason: str, unit: Unit | None = None, op: Op | None = None) -> None:
+def fail(state: State, reason: str, unit: UnitState | None = None, op: OpState | None = None) -> None:
     """Fail the run."""
     if not state.over:
         state.over = True
         state.out.append(Fail(reason, unit.name if unit else "", op.index if op else None))
 
 
-def remove_void_task(state: State, task: Task) -> None:
+def remove_void_task(state: State, task: TaskState) -> None:
     """Remove a void task that no worker holds any more, and free its payload."""
     release(state, task)
     task.worker = None
     del state.tasks[task.id]
 
 
-def remove_running(state: State, task: Task) -> None:
+def remove_running(state: State, task: TaskState) -> None:
     """Remove a running task whose unit is about to restart."""
     task.unit.sinking.pop(task.id, None)
     task.state = HELD  # `restart` drops what is still in the tree; a sink's task is no longer there
@@ -59,7 +59,7 @@ def remove_running(state: State, task: Task) -> None:
         remove_void_task(state, task)
 
 
-def retry_task(state: State, task: Task, reason: str, blamed: bool) -> None:
+def retry_task(state: State, task: TaskState, reason: str, blamed: bool) -> None:
     """Queue a task that emitted nothing again; fail the run if it was blamed too often."""
     task.worker = None
     task.busy_s = 0.0
@@ -70,20 +70,20 @@ def retry_task(state: State, task: Task, reason: str, blamed: bool) -> None:
     enqueue_after(state, task, task.attempts if blamed else 0)
 
 
-def blame_unit(state: State, unit: Unit, op: Op, reason: str) -> None:
+def blame_unit(state: State, unit: UnitState, op: OpState, reason: str) -> None:
     """Count a failure of a unit; fail the run if it was blamed too often."""
     unit.attempts += 1
     if unit.attempts >= op.spec.max_attempts:
         fail_unit(state, unit, op, unit.attempts, reason)
 
 
-def fail_unit(state: State, unit: Unit, op: Op, attempts: int, reason: str) -> None:
+def fail_unit(state: State, unit: UnitState, op: OpState, attempts: int, reason: str) -> None:
     """Fail the run because of a unit."""
     reason = f"unit {unit.name!r} failed {attempts} times in {op.spec.name}, the last time: {reason}"
     fail(state, reason, unit, op)
 
 
-def restart(state: State, unit: Unit, *, blamed: bool = False) -> None:
+def restart(state: State, unit: UnitState, *, blamed: bool = False) -> None:
     """Restart a unit under a new epoch; everything of the old one is void. A blamed unit waits for its backoff."""
     if unit.state == ENDED:
         return
@@ -99,7 +99,7 @@ def restart(state: State, unit: Unit, *, blamed: bool = False) -> None:
         add_root(state, unit, failures)
 
 
-def restart_stream(state: State, stream: Unit, failures: int) -> None:
+def restart_stream(state: State, stream: UnitState, failures: int) -> None:
     """Restart the source task of a stream and the units it has not closed; closed units are not affected."""
     for unit in stream.children.values():
         if not unit.closed:
@@ -109,7 +109,7 @@ def restart_stream(state: State, stream: Unit, failures: int) -> None:
     start_run(state, stream, failures)
 
 
-def void(state: State, unit: Unit) -> None:
+def void(state: State, unit: UnitState) -> None:
     """Drop every task and all sink state of a unit's epoch, and begin the next epoch."""
     reset_commit(state, unit)
     unit.epoch += 1
@@ -137,7 +137,7 @@ def void(state: State, unit: Unit) -> None:
     unit.listed = False
 
 
-def void_task(state: State, task: Task) -> None:
+def void_task(state: State, task: TaskState) -> None:
     """Drop one task of an old epoch. If a worker still runs it, its results will be dropped."""
     where = task.state
     task.parent = task.first = task.last = task.prev = task.next = None
@@ -156,7 +156,7 @@ def void_task(state: State, task: Task) -> None:
     remove_void_task(state, task)
 
 
-def close_parked(state: State, task: Task) -> None:
+def close_parked(state: State, task: TaskState) -> None:
     """Close a parked generator."""
     worker = task.worker
     assert worker is not None, task.describe()
@@ -168,9 +168,9 @@ def close_parked(state: State, task: Task) -> None:
         state.out.append(Requeue(worker.id, (task.id,)))
 
 
-def requeue_behind_parked(state: State, worker: Worker, parked: Task) -> None:
+def requeue_behind_parked(state: State, worker: WorkerState, parked: TaskState) -> None:
     """Requeue the tasks that wait in the worker behind a parked generator of their op."""
-    stuck = [item for item in worker.queue if isinstance(item, Task) and item.op is parked.op]
+    stuck = [item for item in worker.queue if isinstance(item, TaskState) and item.op is parked.op]
     if not stuck:
         return
     for task in stuck:
@@ -196,7 +196,7 @@ def unblock(state: State) -> None:
             return
 
 
-def force_run(state: State, task: Task) -> bool:
+def force_run(state: State, task: TaskState) -> bool:
     """Make a task run, or make room for another attempt; return False if it has to wait for a worker to start."""
     op = task.op
     if task.state == PARKED:
@@ -227,7 +227,7 @@ def force_run(state: State, task: Task) -> bool:
     return True
 
 
-def start_oldest(state: State, task: Task, worker: Worker) -> None:
+def start_oldest(state: State, task: TaskState, worker: WorkerState) -> None:
     """Start the oldest task beyond the budget, without a credit limit if it would park as a third generator."""
     op = task.op
     op.nready -= 1
@@ -238,7 +238,7 @@ def start_oldest(state: State, task: Task, worker: Worker) -> None:
     start(state, worker, op, tasks, run_through=len(worker.ops) >= MAX_GENERATORS)
 
 
-def evict_youngest_parked(state: State, task: Task, op: Op, workers: list[Worker]) -> None:
+def evict_youngest_parked(state: State, task: TaskState, op: OpState, workers: list[WorkerState]) -> None:
     """Restart the unit of the youngest parked generator of the op, without blame."""
     parked = [p for worker in workers for p in worker.parked.values() if p.op is op]
     youngest = max(parked, key=lambda p: p.key)

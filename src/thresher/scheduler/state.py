@@ -36,7 +36,7 @@ Key = tuple[int, ...]
 LAST_BLOCK = 1 << 62  # block of a stream: it sorts after all units that were cut from its file
 
 
-class Task:
+class TaskState:
     """One task, and its node in the lineage tree of its unit."""
 
     __slots__ = (
@@ -66,7 +66,7 @@ class Task:
         "worker",
     )
 
-    def __init__(self, task_id: int, unit: Unit, op: Op, key: Key, nbytes: int) -> None:
+    def __init__(self, task_id: int, unit: UnitState, op: OpState, key: Key, nbytes: int) -> None:
         self.id = task_id
         self.unit = unit
         self.epoch = unit.epoch
@@ -76,9 +76,9 @@ class Task:
         self.home = ""  # node that holds its payload; "": no preference
         self.excess = 0  # part of nbytes that no ordinary credit covered
         self.state = READY
-        self.worker: Worker | None = None
+        self.worker: WorkerState | None = None
         self.group: Group | None = None
-        self.call: list[Task] | None = None  # tasks of the call it belongs to, if the op takes tasks by unit
+        self.call: list[TaskState] | None = None  # tasks of the call it belongs to, if the op takes tasks by unit
         self.reserve = 0  # bytes reserved for its further outputs
         self.exempt = False  # the reserve was given beyond the budget, because this was the oldest task
         self.emitted = False  # it has emitted or reported something, so it cannot be retried alone
@@ -86,11 +86,11 @@ class Task:
         self.busy_s = 0.0  # reported run time
         self.waiting = False  # has an entry in op.waiting
         self.ordinal = 0  # number of children so far
-        self.parent: Task | Unit | None = None
-        self.first: Task | None = None
-        self.last: Task | None = None
-        self.prev: Task | None = None
-        self.next: Task | None = None
+        self.parent: TaskState | UnitState | None = None
+        self.first: TaskState | None = None
+        self.last: TaskState | None = None
+        self.prev: TaskState | None = None
+        self.next: TaskState | None = None
 
     def describe(self) -> str:
         """Describe the task in full, for messages."""
@@ -102,7 +102,7 @@ class Task:
         )
 
 
-class Unit:
+class UnitState:
     """One unit, and the root of its lineage tree. A stream is a Unit too, but is never committed."""
 
     __slots__ = (
@@ -130,7 +130,7 @@ class Unit:
         "stream",
     )
 
-    def __init__(self, name: str, key: Key, entry: Op, stream: Unit | None = None) -> None:
+    def __init__(self, name: str, key: Key, entry: OpState, stream: UnitState | None = None) -> None:
         self.name = name
         self.key = key  # file index, block, serial number that changes with each epoch
         self.entry = entry
@@ -140,22 +140,22 @@ class Unit:
         self.closed = False  # no further task will be linked directly below it
         self.serial = False  # its emitting tasks run one at a time, in lineage order
         self.eligible = False  # its first leaf may go to the ordered sink, and is queued for it
-        self.sinking: dict[int, Task] = {}  # unfinished tasks that were sent to the ordered sink
-        self.sink_worker: Worker | None = None  # worker that holds its sink state
+        self.sinking: dict[int, TaskState] = {}  # unfinished tasks that were sent to the ordered sink
+        self.sink_worker: WorkerState | None = None  # worker that holds its sink state
         self.listed = False  # has an entry in State.oldest_units
         self.stream = stream  # the stream that cuts this unit, if any
         self.accept_run: int = stream.run if stream else 0  # first run of the stream whose tasks are accepted
         self.is_stream = False
         self.run: int = 0  # stream: number of the current run of its source task
         self.rerun = False  # stream: it must be read again for a unit
-        self.children: dict[str, Unit] = {}  # stream: its uncommitted units
+        self.children: dict[str, UnitState] = {}  # stream: its uncommitted units
         self.ordinal = 0
         self.parent: None = None
-        self.first: Task | None = None
-        self.last: Task | None = None
+        self.first: TaskState | None = None
+        self.last: TaskState | None = None
 
 
-class Op:
+class OpState:
     """Run-time state of an op: its queues, measured rates and limits."""
 
     __slots__ = (
@@ -201,12 +201,12 @@ class Op:
         self.gated = False  # leads to an ordered sink
         self.gathers = False  # it, or a downstream op, takes tasks by unit
         self.tracked = self.emits  # workers count the tasks of it that they hold
-        self.next: Op | None = None
+        self.next: OpState | None = None
         self.pool: Pool = None  # type: ignore[assignment]  # set by `build` before anything reads it
-        self.upstream: tuple[Op, ...] = ()  # every op whose outputs can reach this one
+        self.upstream: tuple[OpState, ...] = ()  # every op whose outputs can reach this one
         self.ready: list[tuple[Key, Any]] = []  # heap of tasks (units, for an ordered sink); entries may be stale
         self.nready = 0  # number of entries that are not stale
-        self.waiting: list[tuple[Key, Task]] = []  # heap of parked tasks whose worker has room; may be stale
+        self.waiting: list[tuple[Key, TaskState]] = []  # heap of parked tasks whose worker has room; may be stale
         self.live = 0  # tasks that are ready, held, running or parked
         self.seats = 0  # workers that hold a task of this op
         self.max_seats = 1 << 30  # limit for `seats`, from `cpus`
@@ -224,7 +224,7 @@ class Op:
         self.odd = (0, 0.0, 0.0)  # consecutive outliers (negative: shorter than usual), their time, the usual time
 
 
-class Worker:
+class WorkerState:
     """One worker with its queue, parked tasks and sink state."""
 
     __slots__ = (
@@ -258,15 +258,17 @@ class Worker:
         self.taken = 0  # number of tasks it received
         self.private_bytes = 0  # its private memory, as last measured
         self.groups = 0  # groups of tasks it holds
-        self.queue: dict[Task | Unit, None] = {}  # tasks to run and units to commit, in the order they were sent
+        self.queue: dict[
+            TaskState | UnitState, None
+        ] = {}  # tasks to run and units to commit, in the order they were sent
         self.ops: dict[int, int] = {}  # tracked op -> its tasks here, parked ones included
-        self.parked: dict[int, Task] = {}  # generators out of credit
-        self.sinks: list[tuple[Key, Unit]] = []  # heap of units with a task for the sink here; may be stale
-        self.units: dict[str, Unit] = {}  # units whose sink state it holds
+        self.parked: dict[int, TaskState] = {}  # generators out of credit
+        self.sinks: list[tuple[Key, UnitState]] = []  # heap of units with a task for the sink here; may be stale
+        self.units: dict[str, UnitState] = {}  # units whose sink state it holds
 
     def describe(self) -> str:
         """Describe the worker in full, for messages."""
-        queue = [item.id if isinstance(item, Task) else f"commit {item.name}" for item in self.queue]
+        queue = [item.id if isinstance(item, TaskState) else f"commit {item.name}" for item in self.queue]
         return (
             f"worker {self.id} ({WORKER_STATES[self.state]}{', draining' * self.draining}) on {self.node}, "
             f"devices {self.place.devices}, {self.groups} groups, queue {queue}, "
@@ -316,19 +318,19 @@ class State:
 
     def __init__(self, spec: RunSpec) -> None:
         self.spec = spec
-        self.ops = [Op(op) for op in spec.ops]
+        self.ops = [OpState(op) for op in spec.ops]
         self.pools: list[Pool] = []
         self.fleet = Fleet(spec)
         self.measuring = False  # some pool is autoscaled, so flows are measured
-        self.workers: dict[int, Worker] = {}
-        self.delayed: list[tuple[float, int, Task]] = []  # heap of (retry time, task id, task)
-        self.units: dict[str, Unit] = {}  # uncommitted units, streams included
-        self.tasks: dict[int, Task] = {}  # tasks that wait, run or are parked
+        self.workers: dict[int, WorkerState] = {}
+        self.delayed: list[tuple[float, int, TaskState]] = []  # heap of (retry time, task id, task)
+        self.units: dict[str, UnitState] = {}  # uncommitted units, streams included
+        self.tasks: dict[int, TaskState] = {}  # tasks that wait, run or are parked
         self.committed: set[str] = set()
         self.unfinished = 0  # number of uncommitted units and unread streams
         self.listing = True  # more units may be listed
         self.listing_input = True  # more units of input may be listed
-        self.oldest_units: list[tuple[Key, Unit]] = []  # heap of units that have tasks; entries may be stale
+        self.oldest_units: list[tuple[Key, UnitState]] = []  # heap of units that have tasks; entries may be stale
         self.serial_number = 0
         self.next_root = -1
         self.next_worker = 1
@@ -340,18 +342,18 @@ class State:
         self.reserved = 0  # bytes reserved for running tasks
         self.excess = 0  # part of used + reserved that the budget does not cover: the oldest task's reserve, and debt
         self.window_growth = 0  # batches added to the window because workers starved
-        self.held_back: Op | None = None  # the source that last waited for a full window
+        self.held_back: OpState | None = None  # the source that last waited for a full window
         self.starving = 0  # observations of a starved worker since the window last grew
         self.pressure = False  # measured memory is near its limit
         self.stopping = False
         self.over = False
         self.out: list[AnyAction] = []  # actions of this step
         self.released: list[int] = []  # payloads to free in this step
-        self.touched_units: list[Unit] = []  # units whose tree changed in this step
-        self.touched_workers: list[Worker] = []  # workers that may take something in this step
+        self.touched_units: list[UnitState] = []  # units whose tree changed in this step
+        self.touched_workers: list[WorkerState] = []  # workers that may take something in this step
 
 
-def chain(op: Op) -> list[Op]:
+def chain(op: OpState) -> list[OpState]:
     """Return the op and every op downstream of it."""
     ops = [op]
     while ops[-1].next is not None:

@@ -60,7 +60,7 @@ from thresher.scheduler.recovery import (
     unblock,
     void,
 )
-from thresher.scheduler.state import DONE, OPEN, PARKED, RUNNING, VOID, State, Task, chain
+from thresher.scheduler.state import DONE, OPEN, PARKED, RUNNING, VOID, State, TaskState, chain
 from thresher.scheduler.units import add_unit, commit_if_complete, emit, finish_unit
 from thresher.scheduler.workers.autoscale import rebalance, set_initial_targets
 from thresher.scheduler.workers.capacity import size_of
@@ -175,7 +175,7 @@ def finish_if_done(state: State) -> None:
     state.out.append(Finish("stopped" if state.stopping else "finished"))
 
 
-def find_running(state: State, task_id: int, worker_id: int) -> Task | None:
+def find_running(state: State, task_id: int, worker_id: int) -> TaskState | None:
     """Return the task that a worker reports about; None if the worker is considered lost."""
     if worker_id not in state.workers:
         if not 0 < worker_id < state.next_worker:
@@ -189,7 +189,7 @@ def find_running(state: State, task_id: int, worker_id: int) -> Task | None:
     return task
 
 
-def drop_outputs(state: State, task: Task, outputs: tuple[Emitted, ...]) -> None:
+def drop_outputs(state: State, task: TaskState, outputs: tuple[Emitted, ...]) -> None:
     """Free the outputs of a void task. Results are not payloads: the driver checks their epoch."""
     if task.op.emits:
         state.released.extend(output.task for output in outputs if output.task)

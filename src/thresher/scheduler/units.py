@@ -8,7 +8,7 @@ from thresher.scheduler.events import Emitted
 from thresher.scheduler.lineage import enqueue, enqueue_after, link
 from thresher.scheduler.load import account, discard
 from thresher.scheduler.model import IllegalEvent, UnitSpec
-from thresher.scheduler.state import COMMITTING, ENDED, LAST_BLOCK, OPEN, Key, Op, State, Task, Unit
+from thresher.scheduler.state import COMMITTING, ENDED, LAST_BLOCK, OPEN, Key, OpState, State, TaskState, UnitState
 
 
 def new_key(state: State, file_index: int, block: int) -> Key:
@@ -27,22 +27,22 @@ def add_unit(state: State, spec: UnitSpec) -> None:
     if spec.stream and entry.next is None:
         raise IllegalEvent(f"stream {spec.unit!r} enters at op {spec.entry}, which emits nothing to cut into units")
     block = LAST_BLOCK if spec.stream else spec.order[1]
-    unit = Unit(spec.unit, new_key(state, spec.order[0], block), entry)
+    unit = UnitState(spec.unit, new_key(state, spec.order[0], block), entry)
     unit.is_stream = spec.stream
     state.units[unit.name] = unit
     state.unfinished += 1
     add_root(state, unit)
 
 
-def add_root(state: State, unit: Unit, failures: int = 0) -> None:
+def add_root(state: State, unit: UnitState, failures: int = 0) -> None:
     """Queue the task that reads a unit (or a stream) from its beginning, after the backoff for its failures."""
-    task = Task(state.next_root, unit, unit.entry, unit.key, 0)
+    task = TaskState(state.next_root, unit, unit.entry, unit.key, 0)
     state.next_root -= 1
     unit.closed = True
     add_task(state, unit, task, failures)
 
 
-def add_task(state: State, parent: Task | Unit, task: Task, failures: int = 0) -> None:
+def add_task(state: State, parent: TaskState | UnitState, task: TaskState, failures: int = 0) -> None:
     """Add a new task to the tree and to the queues."""
     state.tasks[task.id] = task
     task.op.live += 1
@@ -53,7 +53,7 @@ def add_task(state: State, parent: Task | Unit, task: Task, failures: int = 0) -
         enqueue(state, task)
 
 
-def emit(state: State, emitter: Task, outputs: tuple[Emitted, ...]) -> None:
+def emit(state: State, emitter: TaskState, outputs: tuple[Emitted, ...]) -> None:
     """Add a task for each output of a task."""
     emitter.emitted = True
     target = emitter.op.next
@@ -68,10 +68,10 @@ def emit(state: State, emitter: Task, outputs: tuple[Emitted, ...]) -> None:
         if output.unit and output.unit != unit.name:
             raise IllegalEvent(f"{emitter.describe()} emitted a task of unit {output.unit!r}; only streams may do that")
         if output.task:
-            add_child(state, emitter, emitter, Task(output.task, unit, target, (), output.nbytes))
+            add_child(state, emitter, emitter, TaskState(output.task, unit, target, (), output.nbytes))
 
 
-def emit_from_stream(state: State, stream_task: Task, target: Op, output: Emitted) -> None:
+def emit_from_stream(state: State, stream_task: TaskState, target: OpState, output: Emitted) -> None:
     """Add a task to the unit that a stream's output names, and close the unit if this was its last output."""
     unit = unit_of_stream(state, stream_task.unit, output)
     if unit is None:
@@ -80,12 +80,12 @@ def emit_from_stream(state: State, stream_task: Task, target: Op, output: Emitte
             state.released.append(output.task)
         return
     if output.task:
-        add_child(state, stream_task, unit, Task(output.task, unit, target, (), output.nbytes))
+        add_child(state, stream_task, unit, TaskState(output.task, unit, target, (), output.nbytes))
     if output.closes:
         close_unit(state, unit)
 
 
-def add_child(state: State, emitter: Task, parent: Task | Unit, child: Task) -> None:
+def add_child(state: State, emitter: TaskState, parent: TaskState | UnitState, child: TaskState) -> None:
     """Account a new payload and queue its task."""
     if child.id in state.tasks or child.id < 0:
         raise IllegalEvent(f"{emitter.describe()} emitted task {child.id}; ids must be positive and new")
@@ -97,7 +97,7 @@ def add_child(state: State, emitter: Task, parent: Task | Unit, child: Task) -> 
     add_task(state, parent, child)
 
 
-def unit_of_stream(state: State, stream: Unit, output: Emitted) -> Unit | None:
+def unit_of_stream(state: State, stream: UnitState, output: Emitted) -> UnitState | None:
     """Return the unit of an output; None if it is committed, or complete from an earlier run of the stream."""
     name = output.unit
     if not name:
@@ -106,7 +106,7 @@ def unit_of_stream(state: State, stream: Unit, output: Emitted) -> Unit | None:
         return None
     unit = state.units.get(name)
     if unit is None:
-        unit = Unit(name, new_key(state, *output.order), stream.entry, stream)
+        unit = UnitState(name, new_key(state, *output.order), stream.entry, stream)
         state.units[name] = unit
         stream.children[name] = unit
         state.unfinished += 1
@@ -116,7 +116,7 @@ def unit_of_stream(state: State, stream: Unit, output: Emitted) -> Unit | None:
     return None if unit.closed or unit.accept_run > stream.run else unit
 
 
-def close_unit(state: State, unit: Unit) -> None:
+def close_unit(state: State, unit: UnitState) -> None:
     """Close a unit of a stream: no further output comes for it."""
     unit.closed = True
     if unit.entry.gathers:
@@ -124,7 +124,7 @@ def close_unit(state: State, unit: Unit) -> None:
     commit_if_complete(state, unit)
 
 
-def commit_if_complete(state: State, unit: Unit) -> None:
+def commit_if_complete(state: State, unit: UnitState) -> None:
     """Commit a unit that has no unfinished tasks; end it if it is a stream."""
     if unit.first is not None or unit.sinking or not unit.closed or unit.state != OPEN:
         return
@@ -139,7 +139,7 @@ def commit_if_complete(state: State, unit: Unit) -> None:
     state.out.append(Commit(unit.name, unit.epoch, None if worker is None else worker.id))
 
 
-def end_stream(state: State, stream: Unit) -> None:
+def end_stream(state: State, stream: UnitState) -> None:
     """Close the units of a stream that was read to its end, and read it again if one of them restarted."""
     for unit in list(stream.children.values()):
         if not unit.closed and unit.accept_run <= stream.run:
@@ -152,7 +152,7 @@ def end_stream(state: State, stream: Unit) -> None:
         remove_finished_stream(state, stream)
 
 
-def start_run(state: State, stream: Unit, failures: int = 0) -> None:
+def start_run(state: State, stream: UnitState, failures: int = 0) -> None:
     """Read a stream again. The runtime skips committed units, `unit_of_stream` skips complete ones."""
     stream.rerun = False
     stream.run += 1
@@ -161,7 +161,7 @@ def start_run(state: State, stream: Unit, failures: int = 0) -> None:
     add_root(state, stream, failures)
 
 
-def request_rerun(state: State, stream: Unit) -> None:
+def request_rerun(state: State, stream: UnitState) -> None:
     """Read a stream again for a unit that restarts: now, or when the current run has ended."""
     if stream.state == OPEN:
         stream.rerun = True
@@ -171,7 +171,7 @@ def request_rerun(state: State, stream: Unit) -> None:
         start_run(state, stream)
 
 
-def reset_commit(state: State, unit: Unit) -> None:
+def reset_commit(state: State, unit: UnitState) -> None:
     """Reset the commit of a unit that was answered or whose worker is gone."""
     if unit.state == COMMITTING:
         unit.state = OPEN
@@ -180,7 +180,7 @@ def reset_commit(state: State, unit: Unit) -> None:
             unit.sink_worker.queue.pop(unit, None)
 
 
-def finish_unit(state: State, unit: Unit) -> None:
+def finish_unit(state: State, unit: UnitState) -> None:
     """Remove a committed unit."""
     reset_commit(state, unit)
     unit.state = ENDED
@@ -198,7 +198,7 @@ def finish_unit(state: State, unit: Unit) -> None:
         remove_finished_stream(state, unit.stream)
 
 
-def remove_finished_stream(state: State, stream: Unit) -> None:
+def remove_finished_stream(state: State, stream: UnitState) -> None:
     """Remove a stream that was read to its end and has no units left."""
     if stream.state == ENDED and not stream.children:
         state.units.pop(stream.name, None)

@@ -21,7 +21,7 @@ from thresher.scheduler.model import NodeSpec, OpSpec, RunSpec, UnitSpec
 from thresher.scheduler.step import Scheduler
 from thresher.simulate.resources import Machine, Usage
 from thresher.simulate.worker import VirtualWorker
-from thresher.simulate.workload import Output, Path, RuleBroken, RunningTask, Workload
+from thresher.simulate.workload import Path, RuleBroken, RunningTask, SimulatedOutput, Workload
 
 QUIET_S = 2 * MAX_DELAY_S  # time with nothing but Ticks after which no further event will come
 Watch = Callable[[AnyEvent | None, Sequence[AnyAction]], None]
@@ -32,7 +32,7 @@ class Deadlock(AssertionError):
     """No further event will come, or too many came, but the run has not ended."""
 
 
-class Payload(NamedTuple):
+class SimulatedPayload(NamedTuple):
     """The payload of a task, as the cluster knows it."""
 
     nbytes: int
@@ -55,7 +55,7 @@ class VirtualCluster:
         nodes, limits_cores = spec.nodes or (NodeSpec(),), workload.limits_cores and bool(spec.nodes)
         self.machines = {node.node: Machine(node, limits_cores=limits_cores) for node in nodes}
         self.workers: dict[int, VirtualWorker] = {}
-        self.payloads: dict[int, Payload] = {}
+        self.payloads: dict[int, SimulatedPayload] = {}
         self.committed: dict[str, list[Path]] = {}  # unit -> tasks that its sink received, in order
         self.usage = Usage(len(spec.ops))
         self.ended: str | None = None
@@ -226,7 +226,7 @@ class VirtualCluster:
         task.work = self.workload.draw(op, task, in_bytes, gradual=gradual)
         return task
 
-    def emit(self, op: int, task: RunningTask, out: Output, machine: Machine) -> Emitted | None:
+    def emit(self, op: int, task: RunningTask, out: SimulatedOutput, machine: Machine) -> Emitted | None:
         """Store the payload of an output; return None if its unit is committed."""
         unit, order = "", (0, 0)
         if task.stream is not None:
@@ -239,7 +239,7 @@ class VirtualCluster:
         task_id = self._next_task
         self._next_task += 1
         if self.spec.ops[op].next is not None:  # otherwise it is a result for the driver
-            self.payloads[task_id] = Payload(out.nbytes, machine.name, task.next_path(out.unit))
+            self.payloads[task_id] = SimulatedPayload(out.nbytes, machine.name, task.next_path(out.unit))
             self.usage.add_bytes(self.now, out.nbytes)
         return Emitted(task_id, out.nbytes, unit, order, out.closes)
 

@@ -15,7 +15,7 @@ import msgspec
 
 from thresher.errors import UsageError, nearest
 from thresher.scheduler.model import OpSpec, RunSpec
-from thresher.simulate.workload import Output, RunningTask, Work, Workload
+from thresher.simulate.workload import RunningTask, SimulatedOutput, SimulatedWork, Workload
 
 Card = TypeVar("Card")
 LEAST_SHARE = 0.1
@@ -31,7 +31,7 @@ class TaskSample(msgspec.Struct, frozen=True, gc=False):
 
     in_bytes: int  # size of its payload, or of the unit it read
     busy_s: float  # time inside stages
-    outputs: tuple[Output, ...] = ()  # emitted batches
+    outputs: tuple[SimulatedOutput, ...] = ()  # emitted batches
     stages: dict[str, tuple[float, int]] = {}  # stage -> time inside it, input bytes
 
 
@@ -163,7 +163,7 @@ def given_profile(
     found = {}
     for op in ops:
         size = block_bytes if op.source and op.next is None else chunk_bytes
-        outputs = (Output(size),) if op.next is not None else ()
+        outputs = (SimulatedOutput(size),) if op.next is not None else ()
         costs = dict.fromkeys(op.stages, (0.0, size))
         samples = (TaskSample(size, 0.0, outputs, costs),)
         found[op_key(op)] = OpProfile(op.name, samples, 0.001, at_once=not op.source)
@@ -204,17 +204,19 @@ class OpCosts:
         if op.batch_size == 1 and (not self.emits or max(len(sample.outputs) for sample in profile.samples) <= 1):
             self.tasks_per_call = MANY_TASKS
 
-    def draw(self, in_bytes: int) -> Work:
+    def draw(self, in_bytes: int) -> SimulatedWork:
         """Return the work of one task with `in_bytes` of input."""
         sample = self._deck.deal()
         scale = in_bytes / sample.in_bytes if in_bytes and sample.in_bytes else 1.0
         busy_s = sample.busy_s * scale
         held_s = max(busy_s + self._overhead_s, LEAST_SHARE * busy_s)
         if not self.emits or not sample.outputs:
-            return Work(held_s, busy_s)
+            return SimulatedWork(held_s, busy_s)
         if 0.999 < scale < 1.001:
-            return Work(held_s, busy_s, sample.outputs)
-        return Work(held_s, busy_s, _scale_count(sample, scale) if self._source else _scale_sizes(sample, scale))
+            return SimulatedWork(held_s, busy_s, sample.outputs)
+        return SimulatedWork(
+            held_s, busy_s, _scale_count(sample, scale) if self._source else _scale_sizes(sample, scale)
+        )
 
 
 class CommitCosts:
@@ -270,9 +272,9 @@ class ProfileWorkload(Workload):
         """Return True if tasks were never seen to wait after their last output."""
         return bool(self._ops[op].profile.at_once)
 
-    def draw(self, op: int, task: RunningTask, in_bytes: int, *, gradual: bool) -> Work:
+    def draw(self, op: int, task: RunningTask, in_bytes: int, *, gradual: bool) -> SimulatedWork:
         """Return the work of a measured task, scaled to `in_bytes`."""
-        work: Work = self._ops[op].draw(in_bytes)
+        work: SimulatedWork = self._ops[op].draw(in_bytes)
         return work
 
     def cold_s(self, op: int) -> float:
@@ -284,12 +286,12 @@ class ProfileWorkload(Workload):
         return self._commits.draw(in_bytes)
 
 
-def _scale_sizes(sample: TaskSample, scale: float) -> tuple[Output, ...]:
+def _scale_sizes(sample: TaskSample, scale: float) -> tuple[SimulatedOutput, ...]:
     """Scale the size of each output, for tasks that read a batch."""
-    return tuple(Output(max(1, int(out.nbytes * scale)), out.unit, out.closes) for out in sample.outputs)
+    return tuple(SimulatedOutput(max(1, int(out.nbytes * scale)), out.unit, out.closes) for out in sample.outputs)
 
 
-def _scale_count(sample: TaskSample, scale: float) -> tuple[Output, ...]:
+def _scale_count(sample: TaskSample, scale: float) -> tuple[SimulatedOutput, ...]:
     """Scale the number of outputs (and of units of a stream), for tasks that read a file."""
     outputs = sample.outputs
     units = 1 + max(out.unit for out in outputs)
@@ -297,5 +299,5 @@ def _scale_count(sample: TaskSample, scale: float) -> tuple[Output, ...]:
     for place in range(max(1, round(len(outputs) * scale))):
         turn, rest = divmod(place, len(outputs))
         out = outputs[rest]
-        found.append(Output(out.nbytes, out.unit + turn * units, out.closes))
+        found.append(SimulatedOutput(out.nbytes, out.unit + turn * units, out.closes))
     return tuple(found)

@@ -35,7 +35,7 @@ from thresher.simulate.profile import (
     TaskSample,
     op_key,
 )
-from thresher.simulate.workload import Output
+from thresher.simulate.workload import SimulatedOutput
 
 DRIVER_MOST_S = 0.0005
 """Events with a larger distance did not wait for the driver."""
@@ -110,7 +110,7 @@ class _Task:
         self.busy_s = 0.0
         self.held_s = 0.0  # time that it occupied its worker
         self.cold = False  # the first of its op in its worker
-        self.outputs: list[Output] = []
+        self.outputs: list[SimulatedOutput] = []
         self.units: dict[str, int] = {}  # unit of a stream -> its number
         self.stages: dict[int, list[float]] = {}  # number of the stage -> time, bytes
 
@@ -198,7 +198,7 @@ class LogFold:
         task.busy_s += event.busy_s
         for output in event.outputs:
             number = task.units.setdefault(output.unit, len(task.units)) if output.unit else 0
-            task.outputs.append(Output(output.nbytes if output.task else -1, number, output.closes))
+            task.outputs.append(SimulatedOutput(output.nbytes if output.task else -1, number, output.closes))
             if output.task:
                 self._nbytes[output.task] = output.nbytes
         self._count(task, event.tally)

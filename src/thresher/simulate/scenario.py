@@ -19,7 +19,7 @@ from thresher.scheduler.invariants import check
 from thresher.scheduler.model import RunSpec, UnitSpec
 from thresher.scheduler.step import Scheduler
 from thresher.simulate.cluster import Deadlock, VirtualCluster
-from thresher.simulate.workload import Output, Path, RunningTask, Work, Workload
+from thresher.simulate.workload import Path, RunningTask, SimulatedOutput, SimulatedWork, Workload
 
 
 @dataclass(frozen=True)
@@ -108,25 +108,25 @@ class ScenarioWorkload(Workload):
         """Return True for generators."""
         return self._behaviour.ops[op].generator
 
-    def draw(self, op: int, task: RunningTask, in_bytes: int, *, gradual: bool) -> Work:
+    def draw(self, op: int, task: RunningTask, in_bytes: int, *, gradual: bool) -> SimulatedWork:
         """Return the work of a task, which depends on its lineage alone."""
         outputs = () if self._spec.ops[op].sink else tuple(self._outputs(op, task))
         steps = len(outputs) + 1 if gradual else 1
         steps_s = tuple(self._behaviour.duration_s(op, task.ref.unit, task.path, step) for step in range(steps))
         held_s = sum(steps_s)
-        return Work(held_s, held_s, outputs, steps_s)
+        return SimulatedWork(held_s, held_s, outputs, steps_s)
 
-    def _outputs(self, op: int, task: RunningTask) -> list[Output]:
+    def _outputs(self, op: int, task: RunningTask) -> list[SimulatedOutput]:
         behaviour, unit = self._behaviour, task.ref.unit
         if task.stream is None:
-            return [Output(size) for size in behaviour.sizes(op, unit, task.path)]
-        outputs: list[Output] = []
+            return [SimulatedOutput(size) for size in behaviour.sizes(op, unit, task.path)]
+        outputs: list[SimulatedOutput] = []
         for number, name in enumerate(behaviour.units_of_stream(unit)):
             sizes = behaviour.sizes(op, name, ())
             late = behaviour.late_close or not sizes
-            outputs += [Output(size, number, not late and n == len(sizes) - 1) for n, size in enumerate(sizes)]
+            outputs += [SimulatedOutput(size, number, not late and n == len(sizes) - 1) for n, size in enumerate(sizes)]
             if late:
-                outputs.append(Output(-1, number, closes=True))
+                outputs.append(SimulatedOutput(-1, number, closes=True))
         return outputs
 
     def commit_s(self, in_bytes: int) -> float:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from thresher.simulate.cluster import VirtualCluster
 
 
-class Call(QueuedCall, eq=False, kw_only=True):
+class SimulatedCall(QueuedCall, eq=False, kw_only=True):
     """A call of a simulated worker."""
 
     sent_s: float
@@ -59,7 +59,7 @@ class VirtualWorker:
         self._began_s = 0.0
         self._cpus_held = 0.0
         self._commits: deque[tuple[float, act.Commit]] = deque()  # (time it was sent, action)
-        self._calls: CallQueue[Call] = CallQueue()
+        self._calls: CallQueue[SimulatedCall] = CallQueue()
         self._warm: set[int] = set()  # ops that it has run before
         self._sinks: dict[str, tuple[int, list[Path]]] = {}  # unit -> (epoch, tasks that its sink received)
         self._private_bytes = 0
@@ -126,7 +126,7 @@ class VirtualWorker:
         refs, size = action.tasks, self._cluster.workload.tasks_per_call(action.op)
         for start in range(0, len(refs), size):
             tasks = refs[start : start + size]
-            self._calls.waiting.append(Call(action.op, tasks, tasks[0].credit, sent_s=sent_s))
+            self._calls.waiting.append(SimulatedCall(action.op, tasks, tasks[0].credit, sent_s=sent_s))
         self._proceed()
 
     def resume(self, action: act.Resume, sent_s: float) -> None:
@@ -181,7 +181,7 @@ class VirtualWorker:
         self._cpus_held = cpus
         self.machine.busy_cpus += cpus
 
-    def _begin(self, call: Call) -> None:
+    def _begin(self, call: SimulatedCall) -> None:
         """Start a call, or continue one that was parked."""
         if call.is_begun:
             self._schedule_next(call)
@@ -210,7 +210,7 @@ class VirtualWorker:
         self._warm.add(op)
         return self._cluster.workload.cold_s(op)
 
-    def _schedule_next(self, call: Call) -> None:
+    def _schedule_next(self, call: SimulatedCall) -> None:
         """Schedule the next output of a gradual call, or its end."""
         step_s = call.steps_s[call.at] if call.at < len(call.steps_s) else 0.0
         is_over = call.at == len(call.running[0].work.outputs)
@@ -223,7 +223,7 @@ class VirtualWorker:
         self._began_s = now
         return spent_s
 
-    def _yielded(self, call: Call) -> None:
+    def _yielded(self, call: SimulatedCall) -> None:
         """Emit one output of a gradual call; then end it, park it or let it continue."""
         if not self.alive:
             return
@@ -249,7 +249,7 @@ class VirtualWorker:
             if self.alive:
                 self._schedule_next(call)
 
-    def _ended(self, call: Call) -> None:
+    def _ended(self, call: SimulatedCall) -> None:
         """End a gradual call after its last output."""
         if not self.alive:
             return
@@ -259,11 +259,11 @@ class VirtualWorker:
         else:
             self._finish(call, ())
 
-    def _finish(self, call: Call, outputs: tuple[ev.Emitted, ...]) -> None:
+    def _finish(self, call: SimulatedCall, outputs: tuple[ev.Emitted, ...]) -> None:
         self._cluster.usage.finish(call.op, 1, call.total_s)
         self._end_with(self._done(call.op, call.running[0], outputs, call.unreported_s))
 
-    def _all_done(self, call: Call) -> None:
+    def _all_done(self, call: SimulatedCall) -> None:
         """End a call that emits everything at its end."""
         if not self.alive:
             return

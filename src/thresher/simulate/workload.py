@@ -18,7 +18,7 @@ class RuleBroken(AssertionError):
     """The scheduler gave an action that no cluster could perform."""
 
 
-class Output(msgspec.Struct, frozen=True, gc=False):
+class SimulatedOutput(msgspec.Struct, frozen=True, gc=False):
     """One batch that a task emits."""
 
     nbytes: int  # size; -1: no batch, the entry only closes a unit
@@ -26,12 +26,12 @@ class Output(msgspec.Struct, frozen=True, gc=False):
     closes: bool = False  # in a stream: the last of its unit
 
 
-class Work(NamedTuple):
+class SimulatedWork(NamedTuple):
     """Time and outputs of one task."""
 
     held_s: float  # time that it occupies its worker
     busy_s: float  # time inside its stages, as workers report it
-    outputs: tuple[Output, ...] = ()  # emitted batches
+    outputs: tuple[SimulatedOutput, ...] = ()  # emitted batches
     steps_s: tuple[float, ...] = ()  # time before each output and after the last; (): before each, in equal parts
 
 
@@ -44,7 +44,7 @@ class RunningTask:
         self.ref = ref
         self.path = path
         self.stream = stream  # the stream that it reads, if any
-        self.work = Work(0.0, 0.0)
+        self.work = SimulatedWork(0.0, 0.0)
         self.emitted = 0  # outputs so far, without those of committed units
         self.unit = 0  # number of the unit of the last output
         self.ordinal = 0  # outputs of that unit so far
@@ -85,7 +85,7 @@ class Workload(ABC):
         return False
 
     @abstractmethod
-    def draw(self, op: int, task: RunningTask, in_bytes: int, *, gradual: bool) -> Work:
+    def draw(self, op: int, task: RunningTask, in_bytes: int, *, gradual: bool) -> SimulatedWork:
         """Return the work of a task with `in_bytes` of input."""
 
     def cold_s(self, op: int) -> float:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from thresher.kernels.counts import positions as module
 from thresher.kernels.counts.positions import positions
-from thresher.kernels.counts.text_counts import Counts, Texts, Work
+from thresher.kernels.counts.text_counts import Counts, SharedCounts, Texts
 from thresher.stages.text.columns.text_column import _from_values
 
 TEXTS = st.lists(
@@ -25,7 +25,7 @@ def test_words_and_lines_are_found_in_the_room_that_was_counted(values: list[str
     rows = np.arange(len(values))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "_LONG", 7)
-        found = positions(Work(texts), rows)
+        found = positions(SharedCounts(texts), rows)
         counts = Counts(texts)
         counts.fill([("words", 0), ("word_characters", 0)], rows)
     assert found.words.tolist() == [len(value.split()) for value in values]
@@ -36,7 +36,7 @@ def test_words_and_lines_are_found_in_the_room_that_was_counted(values: list[str
 def test_a_long_text_of_long_words_takes_little_room() -> None:
     data = np.full(4 * module._LONG + 64, ord("x"), dtype=np.uint8)
     data[:: 2**10] = ord(" ")
-    work = Work(Texts(data, np.array([0]), np.array([4 * module._LONG])))
+    work = SharedCounts(Texts(data, np.array([0]), np.array([4 * module._LONG])))
     found = positions(work, np.array([0]))
     assert found.words.tolist() == [4 * 2**10]
     assert found.edges.nbytes + found.feeds.nbytes < 4 * module._LONG

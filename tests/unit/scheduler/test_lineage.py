@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from thresher.scheduler.lineage import first_leaf, link, subtree, unlink
 from thresher.scheduler.model import OpSpec, RunSpec
-from thresher.scheduler.state import DONE, State, Task, Unit
+from thresher.scheduler.state import DONE, State, TaskState, UnitState
 
 SPEC = RunSpec(ops=(OpSpec(index=0, name="x", source=True),), shared_workers=1, budget_bytes=1)
 
@@ -16,13 +16,13 @@ SPEC = RunSpec(ops=(OpSpec(index=0, name="x", source=True),), shared_workers=1, 
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 30)), max_size=80))
 def test_the_first_leaf_is_the_first_path_that_has_nothing_below_it(moves: list[tuple[bool, int]]) -> None:
     state = State(SPEC)
-    unit = Unit("u", (0, 0, 0), state.ops[0])
-    live: list[Task] = []  # tasks that have not ended
-    tree: list[Task] = []  # these, and ended ones that wait for children
+    unit = UnitState("u", (0, 0, 0), state.ops[0])
+    live: list[TaskState] = []  # tasks that have not ended
+    tree: list[TaskState] = []  # these, and ended ones that wait for children
     for number, (grow, which) in enumerate(moves):
         if grow or not live:
-            parent: Task | Unit = live[which % len(live)] if live and which % 3 else unit
-            task = Task(number, unit, state.ops[0], (*parent.key, parent.ordinal), 0)
+            parent: TaskState | UnitState = live[which % len(live)] if live and which % 3 else unit
+            task = TaskState(number, unit, state.ops[0], (*parent.key, parent.ordinal), 0)
             parent.ordinal += 1
             link(state, parent, task)
             live.append(task)

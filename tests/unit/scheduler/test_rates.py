@@ -9,18 +9,18 @@ from hypothesis import strategies as st
 from tests.unit.scheduler.play import READ_FILTER_WRITE
 from thresher.scheduler.load import FLOW_TASKS, SHIFT_TASKS, follow_time_shift, record_flow
 from thresher.scheduler.model import OpSpec, RunSpec
-from thresher.scheduler.state import Op
+from thresher.scheduler.state import OpState
 from thresher.scheduler.workers.autoscale import task_s
 from thresher.scheduler.workers.pools import Pool
 
 
-def measured_op(spec: OpSpec = READ_FILTER_WRITE[1]) -> Op:
-    op = Op(spec)
+def measured_op(spec: OpSpec = READ_FILTER_WRITE[1]) -> OpState:
+    op = OpState(spec)
     op.pool = Pool([op], spec, RunSpec(ops=READ_FILTER_WRITE, shared_workers=1, budget_bytes=1000))
     return op
 
 
-def feed(op: Op, *times_s: float) -> None:
+def feed(op: OpState, *times_s: float) -> None:
     for busy_s in times_s:
         follow_time_shift(op, busy_s)
         record_flow(op, busy_s, 1, 1)

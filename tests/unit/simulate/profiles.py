@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from thresher.scheduler.model import NodeSpec, OpSpec, RunSpec
 from thresher.simulate.profile import CommitSample, FileSample, OpProfile, RunProfile, TaskSample, op_key
-from thresher.simulate.workload import Output
+from thresher.simulate.workload import SimulatedOutput
 
 MB = 10**6
 
@@ -38,7 +38,11 @@ def profile_of(spec: RunSpec, busy_s: float = 0.1, fan_out: int = 1, stream: boo
     ops = {}
     for op in spec.ops:
         count = fan_out if op.source else 1
-        outputs = tuple(Output(MB, 0, stream and n == count - 1) for n in range(count)) if op.next is not None else ()
+        outputs = (
+            tuple(SimulatedOutput(MB, 0, stream and n == count - 1) for n in range(count))
+            if op.next is not None
+            else ()
+        )
         sample = TaskSample(MB, busy_s, outputs, dict.fromkeys(op.stages, (busy_s / len(op.stages), MB)))
         ops[op_key(op)] = OpProfile(op.name, (sample,), overhead_s=0.0)
     stages = tuple(dict.fromkeys(stage for op in spec.ops for stage in op.stages))

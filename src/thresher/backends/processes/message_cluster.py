@@ -74,7 +74,7 @@ class MessageCluster(ABC):
         }
         self._handlers: dict[type, Callable[[int, Any], None]] = {
             msg.Done: self._on_done,
-            msg.Progress: self._on_progress,
+            msg.TaskProgress: self._on_progress,
             msg.Parked: self._on_parked,
             msg.Failed: self._on_failed,
             msg.Published: self._on_published,
@@ -270,7 +270,7 @@ class MessageCluster(ABC):
             outputs = self._emitted(told.outputs) if told.outputs else ()
             self._events.append(ev.TaskDone(told.task, worker, outputs, told.busy_s, told.tally))
 
-    def _on_progress(self, worker: int, message: msg.Progress) -> None:
+    def _on_progress(self, worker: int, message: msg.TaskProgress) -> None:
         told = message.update
         self._note_quarantined(told)
         outputs = self._emitted(told.outputs)

@@ -20,7 +20,7 @@ import ray
 from msgspec.structs import replace
 
 from thresher.backends.processes.message_cluster import MessageCluster
-from thresher.backends.ray_nodes.fleet import Fleet, NodeGone, NodeUp, new_actor
+from thresher.backends.ray_nodes.fleet import NodeGone, NodeUp, RayFleet, new_actor
 from thresher.backends.ray_nodes.link import Lent, PayloadRefs
 from thresher.backends.ray_nodes.node_agent import CrashReport
 from thresher.backends.ray_nodes.session import kill_actor
@@ -95,7 +95,7 @@ class Handle:
 class RayCluster(MessageCluster):
     """Performs actions on actors and turns their messages into events."""
 
-    def __init__(self, limits: Limits, fleet: Fleet) -> None:
+    def __init__(self, limits: Limits, fleet: RayFleet) -> None:
         """`fleet`: the nodes, including those that join later."""
         self._book = PayloadRefs()
         super().__init__(limits, self._book)
@@ -292,9 +292,9 @@ class RayCluster(MessageCluster):
         if lost:
             super()._on_failed(worker, msg.Failed(lost, PAYLOAD_LOST, "its result is lost", fatal=False))
 
-    def _on_progress(self, worker: int, message: msg.Progress) -> None:
+    def _on_progress(self, worker: int, message: msg.TaskProgress) -> None:
         super()._on_progress(
-            worker, msg.Progress(self._fetch_results(message.update) or _without_outputs(message.update))
+            worker, msg.TaskProgress(self._fetch_results(message.update) or _without_outputs(message.update))
         )
 
     def _on_parked(self, worker: int, message: msg.Parked) -> None:

@@ -118,7 +118,7 @@ class NodeGone:
 
 
 @dataclass
-class Fleet:
+class RayFleet:
     """All nodes that a run uses or will use."""
 
     session: RaySession

@@ -23,7 +23,7 @@ from thresher.errors import CheckFailedError, DamagedRunError, UsageError
 
 if TYPE_CHECKING:
     from thresher.inspect.audit import Audit
-    from thresher.inspect.audit_checks import Check
+    from thresher.inspect.audit_checks import AuditCheck
 
 DESCRIPTION = (
     "Verify a run: that the counts add up for the run and for each stage, that ledger, manifest and report agree, and "
@@ -96,7 +96,7 @@ def _facts(run_dir: str, found: Audit) -> dict[str, Any]:
     }
 
 
-def _lines(check: Check) -> list[str]:
+def _lines(check: AuditCheck) -> list[str]:
     mark = painted("✗", _RED, sys.stdout) if check.differences else painted("✓", _GREEN, sys.stdout)
     if not check.differences:
         first, *rest = wrapped(f"{check.name:<15} {check.proven}", " " * 18)

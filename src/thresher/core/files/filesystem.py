@@ -181,7 +181,7 @@ def list_files(
         yield from _list_remote(folder, storage_options, hidden)
     else:
         root = local_path(folder)
-        yield from _Walk(hidden, descend).files(root if root == "/" else root.rstrip("/"), "", ())
+        yield from _FolderWalk(hidden, descend).files(root if root == "/" else root.rstrip("/"), "", ())
 
 
 def is_hidden(name: str) -> bool:
@@ -189,7 +189,7 @@ def is_hidden(name: str) -> bool:
     return name.startswith((".", "_"))
 
 
-class _Walk:
+class _FolderWalk:
     """A walk through local folders."""
 
     def __init__(self, hidden: bool, descend: Callable[[str], bool] | None) -> None:

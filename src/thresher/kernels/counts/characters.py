@@ -27,14 +27,14 @@ from thresher.kernels.bytes.intrinsics import (
     trailing_zeros,
 )
 from thresher.kernels.counts.groups import COUNTS
-from thresher.kernels.counts.text_counts import Count, Rows, Work
+from thresher.kernels.counts.text_counts import Count, Rows, SharedCounts
 
 _COLUMNS = COUNTS["characters"]
 """The columns that the kernel fills, in order."""
 _LAST = np.uint64(63)
 
 
-def compute(work: Work, wanted: Sequence[Count], rows: Rows) -> dict[Count, Rows]:
+def compute(work: SharedCounts, wanted: Sequence[Count], rows: Rows) -> dict[Count, Rows]:
     """Return all counts of the group."""
     texts = work.texts
     out = np.empty((len(rows), len(_COLUMNS)), dtype=np.int64)

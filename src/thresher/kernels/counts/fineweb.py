@@ -13,12 +13,12 @@ from thresher.kernels.bytes.intrinsics import INT64, OUT, flattened, get, kernel
 from thresher.kernels.bytes.repeats import TABLE, seen_before, table_for
 from thresher.kernels.bytes.sentence_ends import ENDING, ends_like_sentence
 from thresher.kernels.counts.positions import BATCH, Batch, batch_of
-from thresher.kernels.counts.text_counts import Count, Rows, Work
+from thresher.kernels.counts.text_counts import Count, Rows, SharedCounts
 
 _COLUMNS = ("fineweb_lines", "ended_lines", "fineweb_duplicate_characters")
 
 
-def compute(work: Work, wanted: Sequence[Count], rows: Rows) -> dict[Count, Rows]:
+def compute(work: SharedCounts, wanted: Sequence[Count], rows: Rows) -> dict[Count, Rows]:
     """Return all counts of the group."""
     batch = batch_of(work, rows)
     out = np.empty((len(rows), len(_COLUMNS)), dtype=np.int64)

@@ -12,7 +12,7 @@ from thresher.kernels.build.signatures import types
 from thresher.kernels.bytes.intrinsics import OUT, flattened, get, helper, kernel
 from thresher.kernels.bytes.repeats import TABLE, seen_before, table_for
 from thresher.kernels.counts.positions import BATCH, Batch, batch_of
-from thresher.kernels.counts.text_counts import Count, Rows, Work
+from thresher.kernels.counts.text_counts import Count, Rows, SharedCounts
 
 _SPLIT_LINES = ("split_lines", "gopher_bullet_lines", "gopher_ellipsis_lines")
 _PIECES = (
@@ -25,7 +25,7 @@ _PIECES = (
 )
 
 
-def compute(work: Work, wanted: Sequence[Count], rows: Rows) -> dict[Count, Rows]:
+def compute(work: SharedCounts, wanted: Sequence[Count], rows: Rows) -> dict[Count, Rows]:
     """Return the counts of `str.splitlines` lines and of pieces, each if one of them is wanted."""
     batch = batch_of(work, rows)
     names = {name for name, _ in wanted}

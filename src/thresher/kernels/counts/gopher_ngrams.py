@@ -33,7 +33,7 @@ from thresher.kernels.bytes.intrinsics import (
     same_bytes,
 )
 from thresher.kernels.counts.positions import BATCH, Batch, batch_of
-from thresher.kernels.counts.text_counts import PADDING, Count, Rows, Work
+from thresher.kernels.counts.text_counts import PADDING, Count, Rows, SharedCounts
 
 _MOST_KEPT_WORDS = 1 << 18
 """Buffers for documents of more words are not kept after the batch."""
@@ -205,13 +205,13 @@ def _count_joined(batch: Batch, sizes: Any, buffers: JoinedBuffers, out: Any) ->
                     out[index, column] = _repeated_characters(sizes[column], listed, words, buffers)
 
 
-class _ThreadBuffers(threading.local):
+class _GopherBuffers(threading.local):
     """The buffers of a thread, kept from batch to batch."""
 
     buffers: JoinedBuffers | None = None
 
 
-_KEPT = _ThreadBuffers()
+_KEPT = _GopherBuffers()
 
 
 def _buffers_for(words: int, length: int) -> JoinedBuffers:
@@ -232,7 +232,7 @@ def _buffers_for(words: int, length: int) -> JoinedBuffers:
     return buffers
 
 
-def compute(work: Work, wanted: Sequence[Count], rows: Rows) -> dict[Count, npt.NDArray[np.int64]]:
+def compute(work: SharedCounts, wanted: Sequence[Count], rows: Rows) -> dict[Count, npt.NDArray[np.int64]]:
     """Return `gopher_duplicate_characters` of n-grams of any length; 0 if a text has fewer than n words."""
     ordered = sorted(wanted, key=lambda count: count[1])
     out = np.zeros((len(rows), len(ordered)), dtype=np.int64)

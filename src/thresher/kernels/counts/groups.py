@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Map counts to the groups that compute them. A group is the module of its name in this package, which has a function
-`compute`, as in `text_counts.Group`. This table imports nothing: planning reads it."""
+`compute`, as in `text_counts.CountGroup`. This table imports nothing: planning reads it."""
 
 from __future__ import annotations
 

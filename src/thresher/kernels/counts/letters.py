@@ -32,12 +32,12 @@ from thresher.kernels.bytes.unicode_tables import (
     python_letters,
     regex_letters,
 )
-from thresher.kernels.counts.text_counts import Count, Rows, Work
+from thresher.kernels.counts.text_counts import Count, Rows, SharedCounts
 
 _COLUMNS = ("alphabetic", "alphanumeric")
 
 
-def compute(work: Work, wanted: Sequence[Count], rows: Rows) -> dict[Count, Rows]:
+def compute(work: SharedCounts, wanted: Sequence[Count], rows: Rows) -> dict[Count, Rows]:
     """Return both counts by Python's definition of letters, and the count by the `regex` module's if it is wanted."""
     names = {name for name, _ in wanted}
     found: dict[Count, Rows] = {}
@@ -49,7 +49,7 @@ def compute(work: Work, wanted: Sequence[Count], rows: Rows) -> dict[Count, Rows
     return found
 
 
-def _counted(work: Work, rows: Rows, letters: Properties) -> npt.NDArray[np.int64]:
+def _counted(work: SharedCounts, rows: Rows, letters: Properties) -> npt.NDArray[np.int64]:
     texts = work.texts
     out = np.empty((len(rows), len(_COLUMNS)), dtype=np.int64)
     _count(texts.data, texts.starts, texts.ends, rows, letters.pages, letters.flags, out)

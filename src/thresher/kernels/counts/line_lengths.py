@@ -11,13 +11,13 @@ import numpy as np
 from thresher.kernels.build.signatures import types
 from thresher.kernels.bytes.intrinsics import OUT, flattened, get, kernel
 from thresher.kernels.counts.positions import BATCH, Batch, batch_of
-from thresher.kernels.counts.text_counts import Count, Rows, Work
+from thresher.kernels.counts.text_counts import Count, Rows, SharedCounts
 
 _COLUMNS = ("short_lines", "long_lines")
 """The columns that the kernel fills, in order."""
 
 
-def compute(work: Work, wanted: Sequence[Count], rows: Rows) -> dict[Count, Rows]:
+def compute(work: SharedCounts, wanted: Sequence[Count], rows: Rows) -> dict[Count, Rows]:
     """Return `short_lines` (not blank, of up to the length) and `long_lines` (of at least the length)."""
     batch = batch_of(work, rows)
     found: dict[Count, Rows] = {}

@@ -24,7 +24,7 @@ from thresher.kernels.bytes.intrinsics import (
 )
 from thresher.kernels.bytes.repeats import TABLE, part_for, seen_before, table_for
 from thresher.kernels.counts.positions import BATCH, Batch, batch_of
-from thresher.kernels.counts.text_counts import Count, Rows, Work
+from thresher.kernels.counts.text_counts import Count, Rows, SharedCounts
 
 _COLUMNS = (
     "lines",
@@ -54,7 +54,7 @@ _END_MARKS = np.uint64(sum(1 << ord(mark) for mark in ".?!\"'"))
 _E2, _E, _DOT = 0xE2, 0x65, 0x2E
 
 
-def compute(work: Work, wanted: Sequence[Count], rows: Rows) -> dict[Count, Rows]:
+def compute(work: SharedCounts, wanted: Sequence[Count], rows: Rows) -> dict[Count, Rows]:
     """Return all counts of the group."""
     batch = batch_of(work, rows)
     out = np.empty((len(rows), len(_COLUMNS)), dtype=np.int64)

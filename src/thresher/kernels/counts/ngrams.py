@@ -37,7 +37,7 @@ from thresher.kernels.bytes.intrinsics import (
     trailing_zeros,
 )
 from thresher.kernels.counts.positions import BATCH, Batch, batch_of
-from thresher.kernels.counts.text_counts import PADDING, Count, Rows, Work
+from thresher.kernels.counts.text_counts import PADDING, Count, Rows, SharedCounts
 
 _TOP, _DUPLICATE, _GOPHER_TOP = 0, 1, 2
 _COLUMNS = {
@@ -340,7 +340,7 @@ def _buffers_for(words: int, length: int) -> tuple[WordBuffers, NgramBuffers]:
     return buffers, left
 
 
-def compute(work: Work, wanted: Sequence[Count], rows: Rows) -> dict[Count, npt.NDArray[np.int64]]:
+def compute(work: SharedCounts, wanted: Sequence[Count], rows: Rows) -> dict[Count, npt.NDArray[np.int64]]:
     """Return the wanted counts of n-grams of any length, all from one pass; 0 if a text has fewer than n words."""
     out = np.zeros((len(rows), len(wanted)), dtype=np.int64)
     if len(rows):

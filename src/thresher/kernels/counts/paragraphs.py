@@ -15,13 +15,13 @@ from thresher.kernels.build.signatures import types
 from thresher.kernels.bytes.intrinsics import OUT, flattened, get, helper, integer, kernel
 from thresher.kernels.bytes.repeats import TABLE, part_for, seen_before, table_for
 from thresher.kernels.counts.positions import BATCH, Batch, batch_of
-from thresher.kernels.counts.text_counts import Count, Rows, Work
+from thresher.kernels.counts.text_counts import Count, Rows, SharedCounts
 
 _COLUMNS = ("paragraphs", "distinct_paragraphs", "paragraph_characters", "distinct_paragraph_characters")
 """The columns that the kernel fills, in its order."""
 
 
-def compute(work: Work, wanted: Sequence[Count], rows: Rows) -> dict[Count, Rows]:
+def compute(work: SharedCounts, wanted: Sequence[Count], rows: Rows) -> dict[Count, Rows]:
     """Return all counts of the group."""
     batch = batch_of(work, rows)
     out = np.empty((len(rows), len(_COLUMNS)), dtype=np.int64)

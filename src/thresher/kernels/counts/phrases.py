@@ -32,7 +32,7 @@ from thresher.kernels.bytes.intrinsics import (
 )
 from thresher.kernels.counts.paragraphs import next_cut
 from thresher.kernels.counts.positions import BATCH, Batch, batch_of
-from thresher.kernels.counts.text_counts import Count, Rows, Work
+from thresher.kernels.counts.text_counts import Count, Rows, SharedCounts
 from thresher.kernels.edits.policy_phrases import PLACEHOLDER, POLICY_PHRASES
 
 _COLUMNS = ("boilerplate_paragraphs", "lorem_ipsum")
@@ -57,7 +57,7 @@ _BYTES, _PHRASES = _as_arrays((*POLICY_PHRASES, PLACEHOLDER))
 """The placeholder is the last of them."""
 
 
-def compute(work: Work, wanted: Sequence[Count], rows: Rows) -> dict[Count, Rows]:
+def compute(work: SharedCounts, wanted: Sequence[Count], rows: Rows) -> dict[Count, Rows]:
     """Return both counts."""
     out = np.empty((len(rows), len(_COLUMNS)), dtype=np.int64)
     _count(batch_of(work, rows), _BYTES, _PHRASES, out)

@@ -32,7 +32,7 @@ from thresher.kernels.bytes.intrinsics import (
     put,
     trailing_zeros,
 )
-from thresher.kernels.counts.text_counts import Count, Rows, Texts, Work
+from thresher.kernels.counts.text_counts import Count, Rows, SharedCounts, Texts
 
 LONGEST = 2**31 - 2**10
 """Texts of this number of bytes or more are rejected: positions are 32-bit numbers."""
@@ -106,7 +106,7 @@ class _Growing(NamedTuple):
     """Used rows of `positions.feeds`."""
 
 
-def positions(work: Work, rows: Rows) -> Positions:
+def positions(work: SharedCounts, rows: Rows) -> Positions:
     """Return the positions of these texts, scanning those that are not known yet. Call it again for other rows: arrays
     may have been replaced."""
     held: _Growing | None = work.shared.get("positions")
@@ -119,7 +119,7 @@ def positions(work: Work, rows: Rows) -> Positions:
     return held.positions
 
 
-def compute(work: Work, wanted: Sequence[Count], rows: Rows) -> dict[Count, Rows]:
+def compute(work: SharedCounts, wanted: Sequence[Count], rows: Rows) -> dict[Count, Rows]:
     """Return the number of words, and of code points in them."""
     found = positions(work, rows)
     lengths = work.texts.ends[rows] - work.texts.starts[rows]
@@ -127,7 +127,7 @@ def compute(work: Work, wanted: Sequence[Count], rows: Rows) -> dict[Count, Rows
     return {("words", 0): found.words[rows], ("word_characters", 0): characters}
 
 
-def batch_of(work: Work, rows: Rows) -> Batch:
+def batch_of(work: SharedCounts, rows: Rows) -> Batch:
     """Return the argument of a kernel for the texts of `rows`."""
     arrays: tuple[npt.NDArray[Any], ...] = (*work.texts, rows, *positions(work, rows)[:7])
     return Batch(*map(_only_read, arrays))
@@ -148,7 +148,7 @@ def _nothing(texts: int) -> _Growing:
     return _Growing(Positions(first_word, words, edges, first_feed, line_feeds, feeds, continuation, white), 0, 0)
 
 
-def _scanned(work: Work, held: _Growing, rows: Rows) -> _Growing:
+def _scanned(work: SharedCounts, held: _Growing, rows: Rows) -> _Growing:
     """Return the known positions and those of `rows`. The size of the arrays is estimated; they grow when needed."""
     texts = work.texts
     lengths = texts.ends[rows] - texts.starts[rows]

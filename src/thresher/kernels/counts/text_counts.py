@@ -5,7 +5,7 @@ the texts that still need it.
     counts = Counts(Texts(data, starts, ends))
     counts.of([("words", 0), ("top_ngram_characters", 3)], rows)["words", 0]
 
-Intermediate results of several groups (positions of words, numbers of equal words) are shared in `Work`.
+Intermediate results of several groups (positions of words, numbers of equal words) are shared in `SharedCounts`.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ class Texts(NamedTuple):
     """End of each text."""
 
 
-class Group(Protocol):
+class CountGroup(Protocol):
     """A group of counts that one pass computes."""
 
-    def compute(self, work: Work, wanted: Sequence[Count], rows: Rows) -> dict[Count, npt.NDArray[np.int64]]:
+    def compute(self, work: SharedCounts, wanted: Sequence[Count], rows: Rows) -> dict[Count, npt.NDArray[np.int64]]:
         """Return the wanted counts (and maybe others of the group), one value for each of `rows`."""
         ...
 
 
-class Work:
+class SharedCounts:
     """Intermediate results that groups share for the texts of one batch."""
 
     def __init__(self, texts: Texts) -> None:
@@ -59,13 +59,13 @@ class Counts:
     """Counts of a batch of texts."""
 
     def __init__(self, texts: Texts) -> None:
-        self._work = Work(texts)
+        self._work = SharedCounts(texts)
         self._expected: list[Count] = []
         self._columns: dict[Count, npt.NDArray[np.int64]] = {}
         self._known: dict[Count, npt.NDArray[np.bool_]] = {}
 
     @property
-    def work(self) -> Work:
+    def work(self) -> SharedCounts:
         """Return the shared intermediate results, for kernels that do more than count."""
         return self._work
 
@@ -113,12 +113,12 @@ class Counts:
             self._known[count][rows] = True
 
 
-_LOADED: dict[str, Group] = {}
+_LOADED: dict[str, CountGroup] = {}
 
 
-def load_group(name: str) -> Group:
+def load_group(name: str) -> CountGroup:
     """Return a group with its kernels loaded, or compiled: that is done when it is first needed."""
     group = _LOADED.get(name)
     if group is None:
-        group = _LOADED[name] = cast("Group", importlib.import_module(f"{__package__}.{name}"))
+        group = _LOADED[name] = cast("CountGroup", importlib.import_module(f"{__package__}.{name}"))
     return group

@@ -30,7 +30,7 @@ from thresher.kernels.bytes.intrinsics import (
     mask_equal,
     trailing_zeros,
 )
-from thresher.kernels.counts.text_counts import Count, Rows, Work
+from thresher.kernels.counts.text_counts import Count, Rows, SharedCounts
 
 _PART, _ESCAPE, _HEXADECIMAL = 1, 2, 4
 """Kinds of bytes in an address: a part; a sign that needs two hexadecimal digits after it; such a digit."""
@@ -53,7 +53,7 @@ _KINDS = _kinds()
 """Kind of each byte in an address."""
 
 
-def compute(work: Work, wanted: Sequence[Count], rows: Rows) -> dict[Count, Rows]:
+def compute(work: SharedCounts, wanted: Sequence[Count], rows: Rows) -> dict[Count, Rows]:
     """Return all counts of the group."""
     texts = work.texts
     out = np.empty((len(rows), len(_COLUMNS)), dtype=np.int64)

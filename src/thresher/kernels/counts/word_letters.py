@@ -24,7 +24,7 @@ from thresher.kernels.bytes.unicode_tables import (
     regex_letters,
 )
 from thresher.kernels.counts.positions import BATCH, Batch, batch_of
-from thresher.kernels.counts.text_counts import Count, Rows, Work
+from thresher.kernels.counts.text_counts import Count, Rows, SharedCounts
 from thresher.kernels.counts.words import code_points_in
 
 _PYTHON, _REGEX, _WORDY = 1, 2, 4
@@ -34,7 +34,7 @@ _COLUMNS = ("isalpha_words", "alpha_words", "non_symbol_words", "non_symbol_char
 """The columns that the kernel fills, in its order."""
 
 
-def compute(work: Work, wanted: Sequence[Count], rows: Rows) -> dict[Count, Rows]:
+def compute(work: SharedCounts, wanted: Sequence[Count], rows: Rows) -> dict[Count, Rows]:
     """Return the wanted counts; the others are not computed."""
     every = 0
     for name, _ in wanted:

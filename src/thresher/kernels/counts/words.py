@@ -25,7 +25,7 @@ from thresher.kernels.bytes.intrinsics import (
     popcount,
 )
 from thresher.kernels.counts.positions import BATCH, Batch, batch_of
-from thresher.kernels.counts.text_counts import Count, Rows, Work
+from thresher.kernels.counts.text_counts import Count, Rows, SharedCounts
 
 COMMON_WORDS = ("the", "be", "to", "of", "and", "that", "have", "with")
 """Words that occur in nearly every English text."""
@@ -65,7 +65,7 @@ def _may_be_symbol() -> npt.NDArray[np.uint8]:
 _FIRSTS = _may_be_symbol()
 
 
-def compute(work: Work, wanted: Sequence[Count], rows: Rows) -> dict[Count, Rows]:
+def compute(work: SharedCounts, wanted: Sequence[Count], rows: Rows) -> dict[Count, Rows]:
     """Return all counts of the group."""
     out = np.empty((len(rows), len(_COLUMNS)), dtype=np.int64)
     _count(batch_of(work, rows), _COMMON_KEYS, _FIRSTS, out)

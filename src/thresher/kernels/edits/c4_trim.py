@@ -14,7 +14,7 @@ from thresher.kernels.bytes.sentence_ends import ENDING, ends_sentence
 from thresher.kernels.bytes.white_space import white_at, white_before
 from thresher.kernels.counts.gopher import line_breaks
 from thresher.kernels.counts.positions import positions
-from thresher.kernels.counts.text_counts import PADDING, Rows, Work
+from thresher.kernels.counts.text_counts import PADDING, Rows, SharedCounts
 from thresher.kernels.edits.c4_lines import (
     CURLY,
     JAVASCRIPT,
@@ -82,7 +82,7 @@ def can_trim(how: Trimming) -> bool:
     return how.need_punctuation or how.min_words >= 1
 
 
-def trim(work: Work, rows: Rows, how: Trimming) -> Trimmed:
+def trim(work: SharedCounts, rows: Rows, how: Trimming) -> Trimmed:
     """Trim these texts. Those that are kept follow each other without gaps."""
     texts, found = work.texts, positions(work, rows)
     starts, ends = texts.starts[rows], texts.ends[rows]

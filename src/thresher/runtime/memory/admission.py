@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from thresher.core.planning.plan import Op, Plan
 from thresher.core.records.record_task import RecordTask
 from thresher.core.task import RawChunk, Task
-from thresher.runtime.memory.large_table import Entry, LargeTable, find_table, is_safe
+from thresher.runtime.memory.large_table import LargeTable, WorkerRow, find_table, is_safe
 from thresher.runtime.memory.usage import CALIBRATE_EVERY_S, private_bytes, proportional_bytes, release_freed
 
 FIRST_FACTOR = 8.0
@@ -146,7 +146,7 @@ class LargeGate:
         self._granted = 0
         self._base = self._meter.own()
         self._above = self._meter.above()
-        self._table.write(Entry(os.getpid(), self._base))
+        self._table.write(WorkerRow(os.getpid(), self._base))
 
     def _wait_for(self, step: int | None, nbytes: int, steps: Sequence[int]) -> None:
         """Wait for a step, or for reading (`None`). Each attempt uses the latest ratio, which other workers may have
@@ -160,10 +160,10 @@ class LargeGate:
             claim = max(wanted, int(max(map(self._factor, steps), default=0.0) * nbytes))
             if not self._has_room(wanted, claim):
                 if self._granted:
-                    self._table.write(Entry(os.getpid(), self._base, self._granted, max(self._granted, claim), 1))
+                    self._table.write(WorkerRow(os.getpid(), self._base, self._granted, max(self._granted, claim), 1))
                 return False
             self._granted = wanted
-            self._table.write(Entry(os.getpid(), self._base, wanted, claim))
+            self._table.write(WorkerRow(os.getpid(), self._base, wanted, claim))
             return True
 
     def _has_room(self, wanted: int, claim: int) -> bool:

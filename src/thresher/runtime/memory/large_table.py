@@ -26,7 +26,7 @@ _SIZE = _FACTORS_BYTES + _ROWS * _ROW.size
 _table_fd: int | None = None
 
 
-class Entry(NamedTuple):
+class WorkerRow(NamedTuple):
     """The row of one worker."""
 
     pid: int
@@ -92,7 +92,7 @@ class LargeTable:
             rows = list(self._rows())
             free = next((row for row, entry in enumerate(rows) if not process_exists(entry.pid)), len(rows))
             self._row = free % _ROWS
-            self.write(Entry(os.getpid()))
+            self.write(WorkerRow(os.getpid()))
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
@@ -103,11 +103,11 @@ class LargeTable:
         finally:
             fcntl.lockf(self._fd, fcntl.LOCK_UN, _SIZE)
 
-    def others(self) -> list[Entry]:
+    def others(self) -> list[WorkerRow]:
         """Return the rows of the other running workers."""
         return [entry for entry in self._rows() if process_exists(entry.pid)]
 
-    def write(self, entry: Entry) -> None:
+    def write(self, entry: WorkerRow) -> None:
         """Write the row of this worker."""
         _ROW.pack_into(self._map, _FACTORS_BYTES + self._row * _ROW.size, *entry)
 
@@ -120,11 +120,11 @@ class LargeTable:
         """Store the ratio of a step for all workers."""
         _FACTOR.pack_into(self._map, step % STEPS * _FACTOR.size, factor)
 
-    def _rows(self) -> Iterator[Entry]:
+    def _rows(self) -> Iterator[WorkerRow]:
         """Yield the rows of the others, up to the first unused one."""
         for row in range(_ROWS):
             if row != self._row:
-                entry = Entry(*_ROW.unpack_from(self._map, _FACTORS_BYTES + row * _ROW.size))
+                entry = WorkerRow(*_ROW.unpack_from(self._map, _FACTORS_BYTES + row * _ROW.size))
                 if not entry.pid:
                     return
                 yield entry

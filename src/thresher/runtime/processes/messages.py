@@ -154,7 +154,7 @@ class CannotStart(_Message, frozen=True, gc=False):
     message: str
 
 
-class Progress(_Message, frozen=True, gc=False):
+class TaskProgress(_Message, frozen=True, gc=False):
     """A task has emitted something and continues."""
 
     update: TaskUpdate
@@ -213,7 +213,17 @@ class Cleared(_Message, frozen=True, gc=False):
 
 
 FromWorker = (
-    Started | Grown | CannotStart | Progress | Parked | Done | Failed | Published | NotPublished | Returned | Cleared
+    Started
+    | Grown
+    | CannotStart
+    | TaskProgress
+    | Parked
+    | Done
+    | Failed
+    | Published
+    | NotPublished
+    | Returned
+    | Cleared
 )
 
 

@@ -339,7 +339,7 @@ class WorkerProcess:
         if not at_once and now - call.told_at < (FLUSH_EVERY_S if call.outputs[0] else REPORT_EVERY_S):
             return
         call.emitted = True
-        self._queue(msg.Progress(call.told(self._report(call))[0]))
+        self._queue(msg.TaskProgress(call.told(self._report(call))[0]))
         call.told_at = time.perf_counter()
         self._flush()
 

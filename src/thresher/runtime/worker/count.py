@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from thresher.core.records.record_ids import RecordIds
     from thresher.ledger.scores import ScoreRows
     from thresher.ledger.unit_output import UnitOutput
-    from thresher.runtime.worker.settle import Judged, Outcome
+    from thresher.runtime.worker.settle import FusedResult, Outcome
 
 EXAMPLE_CHARACTERS = 200
 Line = tuple[int, bytes]
@@ -148,7 +148,7 @@ def _send(outlet: str, batch: RecordTask, tally: StageTally, baggage: Baggage) -
         baggage.sent.append((outlet, encode_block(batch)))
 
 
-def _dropped_rows(judged: Judged) -> list[DroppedRows]:
+def _dropped_rows(judged: FusedResult) -> list[DroppedRows]:
     return [
         DroppedRows(judged.batch.pick(drops.rows), drops.rule, score_list(drops.scores), drops.threshold)
         for drops in judged.drops

@@ -16,7 +16,7 @@ from thresher.runtime.crashes import crash_notes, isolation
 from thresher.runtime.crashes.evidence import KNOWN
 from thresher.runtime.worker.call import StageCall, call, end_note
 from thresher.runtime.worker.count import Sized
-from thresher.runtime.worker.settle import Judged, Outcome
+from thresher.runtime.worker.settle import FusedResult, Outcome
 
 if TYPE_CHECKING:
     from thresher.core.records.record_ids import Rows
@@ -64,7 +64,7 @@ class FusedCall:
         verdict: Verdict | None = one.made
         return None if verdict is None else Outcome(judged=self._settled(verdict))
 
-    def _settled(self, verdict: Verdict) -> Judged:
+    def _settled(self, verdict: Verdict) -> FusedResult:
         came = self._given.items if self._rows is None else len(self._rows)
         for drops in verdict.drops:
             came -= len(drops.rows)
@@ -72,7 +72,7 @@ class FusedCall:
         assert came == len(verdict.left), f"{came} records should be left, {len(verdict.left)} are"
         if verdict.drops:
             self._rows = verdict.left
-        return Judged(self._batch, verdict.left, self._left_bytes, verdict.drops)
+        return FusedResult(self._batch, verdict.left, self._left_bytes, verdict.drops)
 
     def left(self) -> Sized:
         """Return the records that all stages so far have kept."""

@@ -30,7 +30,7 @@ _PLAIN = (list, tuple, Task)
 """Types of results that are not converted to records."""
 
 
-class Judged(msgspec.Struct):
+class FusedResult(msgspec.Struct):
     """Records that a fused stage kept and dropped."""
 
     batch: RecordTask
@@ -58,7 +58,7 @@ class Outcome(msgspec.Struct):
     """Records that were dropped."""
     failed: list[FailedRows] = []
     """Records that were set aside."""
-    judged: Judged | None = None
+    judged: FusedResult | None = None
     """The decision of a fused stage, of which no task is made."""
 
     def add(self, other: Outcome) -> None:

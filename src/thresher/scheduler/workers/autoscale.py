@@ -19,7 +19,7 @@ from __future__ import annotations
 from math import log
 
 from thresher.scheduler.load import set_window
-from thresher.scheduler.state import UP, Op, State, Worker
+from thresher.scheduler.state import UP, OpState, State, WorkerState
 from thresher.scheduler.workers.placement import Demand, Shared, best_counts, even_counts
 from thresher.scheduler.workers.pools import Pool, drain_worker, refill, worth_starting
 
@@ -150,7 +150,7 @@ def drain_surplus(state: State, pool: Pool) -> None:
     left = state.fleet.nodes.copy() if surplus > 0 else state.fleet.nodes
     mine = [w for w in state.workers.values() if w.pool is pool and w.state == UP and not w.draining]
 
-    def drain_order(worker: Worker) -> tuple[int, int, int]:
+    def drain_order(worker: WorkerState) -> tuple[int, int, int]:
         place = worker.place
         free = left.room[place.node].free_parts[place.devices[0]] if place.devices and place.node in left.room else 0
         return (-free, worker.groups + len(worker.parked) + len(worker.units), -worker.id)
@@ -220,12 +220,12 @@ def work_per_input(state: State) -> dict[int, float] | None:
     return {index: seconds / entered if entered else seconds for index, seconds in work.items()}
 
 
-def task_s(op: Op) -> float:
+def task_s(op: OpState) -> float:
     """Return the recent time of one task."""
     return op.seen_busy_s / op.seen_tasks if op.seen_tasks else max(op.average_s, 0.0)
 
 
-def fan_out(op: Op) -> float:
+def fan_out(op: OpState) -> float:
     """Return the recent number of batches per task; if no task has ended, the batches so far, at least 1."""
     if op.seen_tasks:
         return op.seen_outputs / op.seen_tasks if op.emits else 1.0
@@ -245,9 +245,9 @@ def defragment(state: State) -> None:
                 return
 
 
-def workers_to_move(state: State, pool: Pool) -> list[Worker]:
+def workers_to_move(state: State, pool: Pool) -> list[WorkerState]:
     """Return the workers of one device that make room when they move elsewhere; empty if that is impossible."""
-    best: list[Worker] = []
+    best: list[WorkerState] = []
     for workers in movable_by_device(state, pool).values():
         moving = blocking_workers(state, pool, workers)
         if moving and (not best or cost_s(moving) < cost_s(best)):
@@ -255,9 +255,9 @@ def workers_to_move(state: State, pool: Pool) -> list[Worker]:
     return best
 
 
-def movable_by_device(state: State, pool: Pool) -> dict[tuple[str, tuple[int, ...]], list[Worker]]:
+def movable_by_device(state: State, pool: Pool) -> dict[tuple[str, tuple[int, ...]], list[WorkerState]]:
     """Return the workers of other autoscaled ops, by the devices that they use."""
-    found: dict[tuple[str, tuple[int, ...]], list[Worker]] = {}
+    found: dict[tuple[str, tuple[int, ...]], list[WorkerState]] = {}
     for worker in state.workers.values():
         movable = worker.pool is not pool and worker.pool.balances and worker.state == UP
         if movable and worker.place.devices:
@@ -265,11 +265,11 @@ def movable_by_device(state: State, pool: Pool) -> dict[tuple[str, tuple[int, ..
     return found
 
 
-def blocking_workers(state: State, pool: Pool, workers: list[Worker]) -> list[Worker]:
+def blocking_workers(state: State, pool: Pool, workers: list[WorkerState]) -> list[WorkerState]:
     """Return the first of these workers, quickest setup first, that make room for a worker of the pool and can be
     placed elsewhere; empty if there are none."""
     trial = state.fleet.nodes.copy()
-    moving: list[Worker] = []
+    moving: list[WorkerState] = []
     for worker in sorted(workers, key=lambda w: (w.pool.setup_s, w.groups, w.id)):
         trial.free_room(worker.pool.need, worker.place)
         moving.append(worker)
@@ -278,6 +278,6 @@ def blocking_workers(state: State, pool: Pool, workers: list[Worker]) -> list[Wo
     return []
 
 
-def cost_s(workers: list[Worker]) -> float:
+def cost_s(workers: list[WorkerState]) -> float:
     """Return the setup time that moving costs; each move counts a little even if its setup takes no time."""
     return sum(worker.pool.setup_s + 0.001 for worker in workers)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from thresher.scheduler.model import NodeSpec, OpSpec, RunSpec
 
 if TYPE_CHECKING:
-    from thresher.scheduler.state import Worker
+    from thresher.scheduler.state import WorkerState
     from thresher.scheduler.workers.pools import Pool
 
 PARTS = 1_000_000  # of one device
@@ -245,14 +245,14 @@ class Fleet:
         self.empty = Nodes(specs)  # the same nodes without workers
         self.quota = quotas(spec.shared_workers, specs)  # node -> shared workers it should have; only nodes that are up
         self.shared_on: dict[str, int] = dict.fromkeys(self.quota, 0)  # node -> shared workers it has
-        self.on_node: dict[str, dict[int, Worker]] = {}  # node -> its workers
+        self.on_node: dict[str, dict[int, WorkerState]] = {}  # node -> its workers
         self.now_s = 0.0  # time of the last Tick
-        self.by_age: deque[Worker] = deque()  # oldest first; may contain workers that are gone
-        self.draining: list[Worker] = []  # draining workers that may be empty now
-        self.parked_draining: dict[int, Worker] = {}  # draining workers with a parked generator
+        self.by_age: deque[WorkerState] = deque()  # oldest first; may contain workers that are gone
+        self.draining: list[WorkerState] = []  # draining workers that may be empty now
+        self.parked_draining: dict[int, WorkerState] = {}  # draining workers with a parked generator
         self.wanting: dict[Pool, None] = {}  # pools that have fewer workers than they should
         self.critical = False  # memory is so short that idle workers were stopped
-        self.recycled: Worker | None = None  # the worker that was last drained because memory is short
+        self.recycled: WorkerState | None = None  # the worker that was last drained because memory is short
         self.next_restart_s = 0.0  # when the next worker may be recycled for its age
         self.next_balance_s = 0.0  # time of the next autoscaling decision
         self.guessing = True  # the targets do not rest on measurements yet

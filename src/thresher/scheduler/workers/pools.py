@@ -17,7 +17,7 @@ from thresher.scheduler.actions import StartWorker, StopWorker
 from thresher.scheduler.events import MemorySample, WorkerMemory
 from thresher.scheduler.load import set_groups
 from thresher.scheduler.model import OpSpec, RunSpec
-from thresher.scheduler.state import STARTING, UP, Op, State, Worker
+from thresher.scheduler.state import STARTING, UP, OpState, State, WorkerState
 from thresher.scheduler.workers.capacity import Need, Place, need_of
 
 
@@ -43,7 +43,7 @@ class Pool:
         "up",
     )
 
-    def __init__(self, ops: list[Op], own: OpSpec | None, spec: RunSpec) -> None:
+    def __init__(self, ops: list[OpState], own: OpSpec | None, spec: RunSpec) -> None:
         self.dedicated = None if own is None else own.index  # the op they serve; None: the shared workers
         self.need: Need = need_of(own)  # resources of one worker
         self.balances = own is not None and own.dedicated_workers is None  # the number of workers is autoscaled
@@ -54,7 +54,7 @@ class Pool:
         self.low_most = 0  # largest proposed target since then
         self.inner = [op for op in ops if not op.source]  # most downstream first
         self.sources = [op for op in ops if op.source]
-        self.free: list[OrderedDict[int, Worker]] = [OrderedDict() for _ in range(spec.depth)]  # by groups held
+        self.free: list[OrderedDict[int, WorkerState]] = [OrderedDict() for _ in range(spec.depth)]  # by groups held
         self.size = 0  # number of workers that are up or starting, draining ones included
         self.up = 0  # of these, workers that are ready
         self.setup_failures = 0  # consecutive setup failures
@@ -68,7 +68,7 @@ def start_worker(state: State, pool: Pool, node: str = "") -> bool:
     if place is None:
         return False
     fleet = state.fleet
-    worker = Worker(state.next_worker, pool, place)
+    worker = WorkerState(state.next_worker, pool, place)
     state.next_worker += 1
     state.workers[worker.id] = worker
     pool.size += 1
@@ -92,7 +92,7 @@ def shared_place(state: State, pool: Pool, node: str) -> Place | None:
     return None if pool.size else fleet.nodes.find(pool.need)
 
 
-def remove_worker(state: State, worker: Worker) -> None:
+def remove_worker(state: State, worker: WorkerState) -> None:
     """Remove a worker that is gone. Everything it held must have been recovered."""
     fleet, pool = state.fleet, worker.pool
     del state.workers[worker.id]
@@ -126,7 +126,7 @@ def refill_wanting(state: State) -> None:
         refill(state, pool)
 
 
-def replace_worker(state: State, worker: Worker) -> None:
+def replace_worker(state: State, worker: WorkerState) -> None:
     """Remove a worker that is gone; use the room for pools that wait for it, then start its replacement."""
     remove_worker(state, worker)
     if state.fleet.wanting:
@@ -147,7 +147,7 @@ def worth_starting(state: State, pool: Pool) -> bool:
     return remaining_tasks(op) * max(op.average_s, 0.001) > pool.setup_s * pool.size
 
 
-def remaining_tasks(op: Op) -> float:
+def remaining_tasks(op: OpState) -> float:
     """Return the tasks that an op has or will have, estimated from the fan-out upstream; inf if that is unknown."""
     total = float(op.live)
     for before in op.upstream:
@@ -165,7 +165,7 @@ def remaining_tasks(op: Op) -> float:
     return total
 
 
-def drain_worker(state: State, worker: Worker) -> None:
+def drain_worker(state: State, worker: WorkerState) -> None:
     """Drain a worker: it gets no new tasks and is stopped when it is empty."""
     if worker.draining or worker.state != UP:
         return
@@ -178,7 +178,7 @@ def drain_worker(state: State, worker: Worker) -> None:
         state.fleet.parked_draining[worker.id] = worker
 
 
-def cancel_draining(state: State, worker: Worker) -> None:
+def cancel_draining(state: State, worker: WorkerState) -> None:
     """Cancel the draining of a worker."""
     worker.draining = False
     worker.pool.draining -= 1
@@ -186,7 +186,7 @@ def cancel_draining(state: State, worker: Worker) -> None:
     set_groups(worker, worker.groups)
 
 
-def holds_nothing(worker: Worker) -> bool:
+def holds_nothing(worker: WorkerState) -> bool:
     """Return True if a worker can be stopped: it has no task, commit, parked generator or unfinished unit."""
     return not (worker.queue or worker.parked or worker.units)
 
@@ -277,7 +277,7 @@ def recycle_largest(state: State) -> None:
         and fleet.recycled.draining
     ):
         return
-    largest: Worker | None = None
+    largest: WorkerState | None = None
     for worker in state.workers.values():
         fit = worker.state == UP and worker.done and worker.private_bytes and not worker.draining
         if fit and (largest is None or worker.private_bytes > largest.private_bytes):

@@ -7,14 +7,14 @@ from thresher.scheduler.events import NodeJoined, NodeLost, WorkerLost, WorkerRe
 from thresher.scheduler.load import detach, set_groups
 from thresher.scheduler.model import IllegalEvent, NodeSpec, RunSpec
 from thresher.scheduler.recovery import blame_unit, fail, remove_running, remove_void_task, restart, retry_task
-from thresher.scheduler.state import LOST, STARTING, UP, VOID, Op, State, Task, Unit, Worker, chain
+from thresher.scheduler.state import LOST, STARTING, UP, VOID, OpState, State, TaskState, UnitState, WorkerState, chain
 from thresher.scheduler.workers.capacity import quotas
 from thresher.scheduler.workers.pools import refill, refill_wanting, remove_worker, replace_worker
 
 IDLE_LOSSES = 10  # lost workers of a pool, beyond its size, without a finished task before the run fails
 
 
-def live_worker(state: State, worker_id: int) -> Worker | None:
+def live_worker(state: State, worker_id: int) -> WorkerState | None:
     """Return the worker; None if it is lost."""
     worker = state.workers.get(worker_id)
     if worker is None and not 0 < worker_id < state.next_worker:
@@ -55,7 +55,7 @@ def on_worker_lost(state: State, event: WorkerLost) -> None:
         worker_lost(state, worker, event.reason, blamed=event.blamed)
 
 
-def setup_failed(state: State, worker: Worker, message: str) -> None:
+def setup_failed(state: State, worker: WorkerState, message: str) -> None:
     """Start another worker, or fail the run after too many attempts. Workers that started together count as one."""
     pool = worker.pool
     if worker.id >= pool.failed_before:
@@ -70,7 +70,9 @@ def setup_failed(state: State, worker: Worker, message: str) -> None:
         replace_worker(state, worker)
 
 
-def worker_lost(state: State, worker: Worker, reason: str, *, with_node: bool = False, blamed: bool = True) -> None:
+def worker_lost(
+    state: State, worker: WorkerState, reason: str, *, with_node: bool = False, blamed: bool = True
+) -> None:
     """Recover everything a lost worker held. Blame only what it was working on, and nothing if its node was lost or
     the cause is known and will be isolated."""
     if worker.state == STARTING:
@@ -85,9 +87,9 @@ def worker_lost(state: State, worker: Worker, reason: str, *, with_node: bool = 
     if pool.losses > IDLE_LOSSES + pool.size:
         fail(state, f"{pool.losses} workers were lost and none of them finished a task; the last one: {reason}")
     under_way = set() if with_node else items_under_way(worker)
-    restarts: dict[Unit, Op | None] = {}
+    restarts: dict[UnitState, OpState | None] = {}
     for item in list(worker.queue):
-        if isinstance(item, Unit):
+        if isinstance(item, UnitState):
             restarts.setdefault(item, None)
             if item in under_way and blamed:
                 restarts[item] = chain(item.entry)[-1]
@@ -104,20 +106,20 @@ def worker_lost(state: State, worker: Worker, reason: str, *, with_node: bool = 
     replace_worker(state, worker)
 
 
-def items_under_way(worker: Worker) -> set[Task | Unit]:
+def items_under_way(worker: WorkerState) -> set[TaskState | UnitState]:
     """Return what a worker is working on: the first item of its queue and the other tasks of the same call."""
     items = list(worker.queue)
     if not items:
         return set()
     first = items[0]
-    if isinstance(first, Unit):
+    if isinstance(first, UnitState):
         return {first}
     call = items[: first.op.spec.batch_size]
-    return {item for item in call if isinstance(item, Task) and item.group is first.group}
+    return {item for item in call if isinstance(item, TaskState) and item.group is first.group}
 
 
 def task_lost(
-    state: State, task: Task, restarts: dict[Unit, Op | None], *, under_way: bool, reason: str | None
+    state: State, task: TaskState, restarts: dict[UnitState, OpState | None], *, under_way: bool, reason: str | None
 ) -> None:
     """Retry a task whose worker was lost, or add its unit to `restarts`. Blame the task if it was under way and there
     is a reason."""

@@ -21,7 +21,7 @@ from thresher.stages.text.columns.text_column import set_aside_without_text
 from thresher.stages.text.evaluation_sets import EvaluationSets, build_index, index_key, named_sets
 
 if TYPE_CHECKING:
-    from thresher.stages.text.index_file import Index
+    from thresher.stages.text.index_file import ArrayIndex
 
 _MOST_WORDS = 1000
 _WITHOUT_SPACES = (
@@ -75,7 +75,7 @@ class Decontamination(ProcessingStage[DocumentBatch, DocumentBatch]):
         self.text_field = field_name("Decontamination", "text_field", text_field)
         self.fields = fields
         self.mark_field = field_name("Decontamination", "mark_field", mark_field)
-        self._index: Index | None = None
+        self._index: ArrayIndex | None = None
 
     def inputs(self) -> tuple[list[str], list[str]]:
         """Return the column that holds the text."""
@@ -150,7 +150,7 @@ class Decontamination(ProcessingStage[DocumentBatch, DocumentBatch]):
             }
         return marks
 
-    def _found_index(self) -> Index:
+    def _found_index(self) -> ArrayIndex:
         from thresher.stages.text.index_file import cached_index
 
         sets = named_sets(self.evaluation_sets)

@@ -17,7 +17,7 @@ from thresher.stages.text.columns.list_file import lines_of
 
 if TYPE_CHECKING:
     from thresher.kernels.counts.text_counts import Texts
-    from thresher.stages.text.index_file import Index
+    from thresher.stages.text.index_file import ArrayIndex
 
 EvaluationSets = str | list[str] | dict[str, str | list[str]]
 """Files; a dict names each set, otherwise the file name is used."""
@@ -52,7 +52,7 @@ def index_key(sets: Mapping[str, Sequence[str]], n: int, fields: Sequence[str] |
     return {"scheme": scheme, "sets": files, "n": n, "fields": None if fields is None else list(fields)}
 
 
-def build_index(sets: Mapping[str, Sequence[str]], n: int, fields: Sequence[str] | None) -> Index:
+def build_index(sets: Mapping[str, Sequence[str]], n: int, fields: Sequence[str] | None) -> ArrayIndex:
     """Build the index of all runs of `n` words in the texts of the sets; a run in several sets belongs to the first.
 
     Its facts hold, for each set, the number of texts, of texts that are too short for a run, and of runs.
@@ -60,7 +60,7 @@ def build_index(sets: Mapping[str, Sequence[str]], n: int, fields: Sequence[str]
     import numpy as np
 
     from thresher.kernels.edits.decontamination import fold_table, make_table, ngram_keys
-    from thresher.stages.text.index_file import Index
+    from thresher.stages.text.index_file import ArrayIndex
 
     folds = fold_table()
     facts: dict[str, dict[str, int]] = {}
@@ -80,7 +80,7 @@ def build_index(sets: Mapping[str, Sequence[str]], n: int, fields: Sequence[str]
                 "give a smaller n, or other fields"
             )
     table = make_table(np.concatenate(keys), np.concatenate(numbers))
-    return Index({"n": n, "sets": facts}, {"folds": folds, **table._asdict()})
+    return ArrayIndex({"n": n, "sets": facts}, {"folds": folds, **table._asdict()})
 
 
 def _chunks(texts: Iterator[str]) -> Iterator[Texts]:

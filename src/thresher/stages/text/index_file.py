@@ -27,7 +27,7 @@ _FORMAT = "thresher-index-1"
 
 
 @dataclass(frozen=True)
-class Index:
+class ArrayIndex:
     """Named arrays, and facts about them."""
 
     facts: dict[str, Any]
@@ -36,7 +36,7 @@ class Index:
     """The arrays by name; those mapped from a file are read-only."""
 
 
-def cached_index(kind: str, key: Any, build: Callable[[], Index]) -> Index:
+def cached_index(kind: str, key: Any, build: Callable[[], ArrayIndex]) -> ArrayIndex:
     """Return the index for the JSON-compatible key `key`; build it if its file does not exist."""
     name = hashlib.sha256(json.dumps([_FORMAT, kind, key]).encode()).hexdigest()[:32]
     path = os.path.join(cache_folder(), f"{kind}-{name}.index")
@@ -45,7 +45,7 @@ def cached_index(kind: str, key: Any, build: Callable[[], Index]) -> Index:
     return map_index(path)
 
 
-def write_index(path: str, index: Index) -> None:
+def write_index(path: str, index: ArrayIndex) -> None:
     """Write an index atomically, even if several processes do so at once."""
     layouts, offset = {}, 0
     for name, array in index.arrays.items():
@@ -66,7 +66,7 @@ def write_index(path: str, index: Index) -> None:
         raise
 
 
-def map_index(path: str) -> Index:
+def map_index(path: str) -> ArrayIndex:
     """Map the index of a file into memory."""
     with open(path, "rb") as opened:
         first_line = opened.readline()
@@ -76,7 +76,7 @@ def map_index(path: str) -> Index:
             raise ValueError(f"its format is {header['format']!r}")
         whole = np.memmap(path, dtype=np.uint8, mode="r")
         arrays = {name: _array(whole, len(first_line), *layout) for name, layout in header["arrays"].items()}
-        return Index(header["facts"], arrays)
+        return ArrayIndex(header["facts"], arrays)
     except (ValueError, KeyError, TypeError) as error:
         raise RunFailedError(f"{path} is not a valid index ({error}); delete it, and it will be rebuilt") from error
 

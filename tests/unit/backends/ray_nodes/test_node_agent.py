@@ -19,7 +19,7 @@ pytest.importorskip("ray", reason="ray is not installed")
 
 from thresher.backends.ray_nodes import fleet as ray_fleet
 from thresher.backends.ray_nodes import node_agent as ray_node
-from thresher.backends.ray_nodes.fleet import Allocation, Fleet, Node
+from thresher.backends.ray_nodes.fleet import Allocation, Node, RayFleet
 from thresher.backends.ray_nodes.node_agent import RayNode, fault_in
 from thresher.backends.ray_nodes.session import RayNodeFacts
 from thresher.backends.ray_nodes.worker import FAULT, NEW, _note_page
@@ -112,7 +112,7 @@ class Agent:
 def booked(monkeypatch: pytest.MonkeyPatch, session: Session, allocation: Allocation) -> dict[str, int]:
     monkeypatch.setattr(ray_fleet, "RayNodeActor", Agent())
     monkeypatch.setattr(ray_fleet, "RayWorkerActor", Agent())
-    fleet = Fleet(cast(Any, session), allocation)
+    fleet = RayFleet(cast(Any, session), allocation)
     fleet._start_agents(session.nodes())
     return {name: node.cpus for name, node in fleet._coming.items()}
 
@@ -147,7 +147,7 @@ def test_a_node_whose_agent_died_gets_another_one_a_few_times(monkeypatch: pytes
     monkeypatch.setattr(ray_fleet, "RayNodeActor", Agent())
     monkeypatch.setattr(ray_fleet, "RayWorkerActor", Agent())
     session = Session([facts("a", 4)], {"a" * 56: 0.0})  # Ray has not noticed yet that its CPUs are free
-    fleet = Fleet(cast(Any, session), Allocation())
+    fleet = RayFleet(cast(Any, session), Allocation())
     tries = 0
     fleet._nodes["a"] = Node(facts("a", 4), Agent(), 4)
     while "a" in fleet._nodes:
@@ -166,7 +166,7 @@ def test_actors_that_started_early_become_the_first_workers(monkeypatch: pytest.
     monkeypatch.setattr(ray_fleet, "kill_actor", killed.append)
     monkeypatch.setattr(ray_fleet, "new_actor", lambda node_id: object())
     session = Session([facts("a", 2)])
-    fleet = Fleet(cast(Any, session), Allocation())
+    fleet = RayFleet(cast(Any, session), Allocation())
     fleet._start_agents(session.nodes())
     node = fleet._nodes["a"] = fleet._coming.pop("a")
     first, second = node.spares

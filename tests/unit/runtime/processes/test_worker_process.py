@@ -111,8 +111,8 @@ class Driver:
         told: list[msg.TaskUpdate] = []
         before: dict[int, list[msg.Output]] = {}
         while len(told) < count:
-            message = self.hear(msg.Done | msg.Progress)
-            if isinstance(message, msg.Progress):
+            message = self.hear(msg.Done | msg.TaskProgress)
+            if isinstance(message, msg.TaskProgress):
                 before.setdefault(message.update.task, []).extend(message.update.outputs)
                 continue
             told += message.tasks
@@ -188,7 +188,7 @@ def test_a_generator_without_a_limit_never_parks(driver: Driver) -> None:
         if isinstance(message, msg.Done):
             outputs.extend(message.tasks[0].outputs)
             break
-        assert isinstance(message, msg.Progress)
+        assert isinstance(message, msg.TaskProgress)
         outputs.extend(message.update.outputs)
     assert [driver.data_of(output)[0] for output in outputs] == list(range(100))
 
@@ -221,7 +221,7 @@ def test_a_task_that_is_taken_back_is_closed_and_not_heard_of_again(driver: Driv
 def test_a_large_result_is_told_at_once_and_lies_in_shared_memory(driver: Driver) -> None:
     driver.say(driver.run(0, (1, (2, 200_000))))
     first = driver.hear()
-    assert isinstance(first, msg.Progress)
+    assert isinstance(first, msg.TaskProgress)
     assert first.update.outputs[0].payload is not None
     assert first.update.outputs[0].payload.arena == 1
     assert driver.data_of(first.update.outputs[0]) == bytes(200_000)
@@ -229,15 +229,15 @@ def test_a_large_result_is_told_at_once_and_lies_in_shared_memory(driver: Driver
 
 def test_a_segment_that_is_freed_is_used_again(driver: Driver) -> None:
     driver.say(driver.run(0, (1, (1, 200_000))))
-    first = driver.hear(msg.Progress).update.outputs[0].payload
+    first = driver.hear(msg.TaskProgress).update.outputs[0].payload
     driver.hear(msg.Done)
     driver.say(msg.Free([first.offset]), driver.run(0, (2, (1, 200_000))))
-    assert driver.hear(msg.Progress).update.outputs[0].payload.offset == first.offset
+    assert driver.hear(msg.TaskProgress).update.outputs[0].payload.offset == first.offset
 
 
 def test_a_lease_is_given_back_when_the_task_is_done(driver: Driver) -> None:
     driver.say(driver.run(0, (1, (1, 200_000))))
-    payload = driver.hear(msg.Progress).update.outputs[0].payload
+    payload = driver.hear(msg.TaskProgress).update.outputs[0].payload
     driver.hear(msg.Done)
     driver.say(msg.Run(1, [UNIT], [msg.TaskIn(2, 0, 0, NO_LIMIT, payload)]))
     assert driver.hear(msg.Returned).leases == [(1, payload.offset)]
@@ -245,7 +245,7 @@ def test_a_lease_is_given_back_when_the_task_is_done(driver: Driver) -> None:
 
 def test_a_payload_that_was_taken_back_unopened_is_given_back(driver: Driver) -> None:
     driver.say(driver.run(0, (1, (1, 200_000))))
-    payload = driver.hear(msg.Progress).update.outputs[0].payload
+    payload = driver.hear(msg.TaskProgress).update.outputs[0].payload
     driver.hear(msg.Done)
     driver.say(
         driver.run(0, (2, (2, 1000)), credit=1000),
@@ -278,7 +278,7 @@ def test_in_batch_mode_payloads_go_to_files(tmp_path: Path) -> None:
     outputs: list[msg.Output] = []
     while len(outputs) < 2:
         message = played.hear()
-        outputs += message.update.outputs if isinstance(message, msg.Progress) else message.tasks[0].outputs
+        outputs += message.update.outputs if isinstance(message, msg.TaskProgress) else message.tasks[0].outputs
     paths = [output.payload.path for output in outputs if output.payload is not None]
     assert sorted(paths) == sorted(str(path) for path in tmp_path.iterdir())
     assert [played.data_of(output) for output in outputs] == [bytes([n]) * 200_000 for n in range(2)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from tests.unit.scheduler.play import Play
 from thresher.scheduler.model import NodeSpec, OpSpec
-from thresher.scheduler.state import Worker
+from thresher.scheduler.state import WorkerState
 from thresher.scheduler.workers.autoscale import defragment, drain_surplus, workers_to_move
 from thresher.scheduler.workers.pools import Pool, refill, remove_worker, stop_drained
 
@@ -27,7 +27,7 @@ def three_devices() -> tuple[Play, Pool, Pool]:
     return play, small, large
 
 
-def workers_of(play: Play, pool: Pool) -> list[Worker]:
+def workers_of(play: Play, pool: Pool) -> list[WorkerState]:
     return [worker for worker in play.scheduler.state.workers.values() if worker.pool is pool]
 
 

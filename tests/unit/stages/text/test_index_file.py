@@ -11,9 +11,9 @@ import pytest
 
 from thresher.errors import RunFailedError
 from thresher.stages.text import index_file
-from thresher.stages.text.index_file import Index, cached_index, map_index, write_index
+from thresher.stages.text.index_file import ArrayIndex, cached_index, map_index, write_index
 
-INDEX = Index(
+INDEX = ArrayIndex(
     {"name": "é", "n": 3},
     {"a": np.arange(5, dtype=np.uint64), "none": np.zeros(0, dtype=np.uint16), "b": np.array([7], dtype=np.uint16)},
 )
@@ -41,7 +41,7 @@ def test_a_failed_writer_leaves_nothing(tmp_path: Path) -> None:
             raise OSError("no")
 
     with pytest.raises(OSError, match="no"):
-        write_index(str(tmp_path / "x"), Index({}, {"a": Unwritable()}))  # type: ignore[dict-item]  # it is no array
+        write_index(str(tmp_path / "x"), ArrayIndex({}, {"a": Unwritable()}))  # type: ignore[dict-item]  # it is no array
     assert os.listdir(tmp_path) == []
 
 
@@ -49,7 +49,7 @@ def test_an_index_is_built_once_for_what_it_is_made_of(tmp_path: Path, monkeypat
     monkeypatch.setattr(index_file, "cache_folder", lambda: str(tmp_path))
     built = []
 
-    def build() -> Index:
+    def build() -> ArrayIndex:
         built.append(1)
         return INDEX
 

@@ -207,10 +207,10 @@ def file_of_pages(source: BinaryIO, found: ColumnPages, pages: Sequence[Page], *
     group[_GROUP_ROWS] = (I64, rows)
     footer = encode_struct({**found.footer, _FILE_ROWS: (I64, rows), _FILE_GROUPS: (LIST, (kind, [group]))})
     end = footer + len(footer).to_bytes(4, "little") + _MAGIC
-    return io.BufferedReader(_Parts(source, [_MAGIC, *parts, end]))
+    return io.BufferedReader(_JoinedRanges(source, [_MAGIC, *parts, end]))
 
 
-class _Parts(io.RawIOBase):
+class _JoinedRanges(io.RawIOBase):
     """A concatenation of bytes and ranges of another file."""
 
     def __init__(self, source: BinaryIO, parts: Sequence[bytes | tuple[int, int]]) -> None:

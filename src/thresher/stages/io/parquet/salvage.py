@@ -50,7 +50,7 @@ class DamagedGroup:
 
 
 @dataclass(frozen=True)
-class _Column:
+class _DamagedColumn:
     """A column of a damaged row group."""
 
     name: str
@@ -90,7 +90,7 @@ def salvage(group: DamagedGroup, row: int, at_once: int, context: ReadContext) -
         yield _lost(group, columns, done, group.rows)
 
 
-def _lost(group: DamagedGroup, columns: Sequence[_Column], begin: int, end: int) -> LostRows:
+def _lost(group: DamagedGroup, columns: Sequence[_DamagedColumn], begin: int, end: int) -> LostRows:
     damaged = [column.name for column in columns if _common([(begin, end)], column.readable) != [(begin, end)]]
     damaged = damaged or [column.name for column in columns]
     first, last = group.first_row + begin, group.first_row + end - 1
@@ -104,18 +104,18 @@ def _lost(group: DamagedGroup, columns: Sequence[_Column], begin: int, end: int)
 # -- readable rows of a column ----------------------------------------------------------------------------------------
 
 
-def _examine(group: DamagedGroup, name: str, at_once: int, context: ReadContext) -> _Column:
+def _examine(group: DamagedGroup, name: str, at_once: int, context: ReadContext) -> _DamagedColumn:
     """Find the readable rows of a column, by reading them."""
     prefix = _readable_rows(group.opened, group.number, name, at_once, context)
     if prefix == group.rows:
-        return _Column(name, ((0, prefix),), group.whole, at_once)
+        return _DamagedColumn(name, ((0, prefix),), group.whole, at_once)
     pages = _pages_of(group, name)
     for dictionary in (True, False):
         good = [] if pages is None else _readable_pages(group, pages, name, dictionary, context)
         if pages is not None and good:
-            return _Column(name, tuple(_merged(good)), _opener(group, pages, good, dictionary), at_once)
+            return _DamagedColumn(name, tuple(_merged(good)), _opener(group, pages, good, dictionary), at_once)
     prefix = _readable_rows(group.opened, group.number, name, _FEW_ROWS, context)
-    return _Column(name, ((0, prefix),) if prefix else (), group.whole, _FEW_ROWS)
+    return _DamagedColumn(name, ((0, prefix),) if prefix else (), group.whole, _FEW_ROWS)
 
 
 def _pages_of(group: DamagedGroup, name: str) -> ColumnPages | None:
@@ -211,7 +211,7 @@ def _common(some: Sequence[Stretch], others: Sequence[Stretch]) -> list[Stretch]
 class _ColumnReader:
     """Reads a column forward, skipping rows that other columns lack."""
 
-    def __init__(self, column: _Column, context: ReadContext) -> None:
+    def __init__(self, column: _DamagedColumn, context: ReadContext) -> None:
         opened, group = column.open()
         self._batches = _batches(opened, group, column.name, column.at_once, context)
         self._stretches = list(column.readable)

@@ -32,7 +32,7 @@ REASONS = (LOREM_IPSUM, CURLY_BRACKET, TOO_FEW_SENTENCES)
 """Drop reasons, in the order of reports."""
 
 
-class Outcome(NamedTuple):
+class TrimmedText(NamedTuple):
     """The trimming result of one text."""
 
     text: str | None
@@ -119,21 +119,21 @@ class C4QualityFilter(ProcessingStage[DocumentBatch, DocumentBatch]):
         """Return the threshold that a document dropped for this reason did not meet, for reports."""
         return {"min_num_sentences": self.min_num_sentences} if reason == TOO_FEW_SENTENCES else {}
 
-    def trim_document(self, text: str) -> Outcome:
+    def trim_document(self, text: str) -> TrimmedText:
         """Trim a text: the definition that the kernel must agree with."""
         kept: list[str] = []
         sentences = 0
         for piece in text.splitlines() if self.split_paragraph else split_sentences(text):
             line, verdict = self._judged(piece.strip())
             if verdict:
-                return Outcome(None, verdict, sentences)
+                return TrimmedText(None, verdict, sentences)
             if line is None:
                 continue
             kept.append(line)
             sentences += count_sentences(line) if self.split_paragraph else 1
         if sentences < self.min_num_sentences:
-            return Outcome(None, TOO_FEW_SENTENCES, sentences)
-        return Outcome(("\n" if self.split_paragraph else " ").join(kept).strip(), "", sentences)
+            return TrimmedText(None, TOO_FEW_SENTENCES, sentences)
+        return TrimmedText(("\n" if self.split_paragraph else " ").join(kept).strip(), "", sentences)
 
     def _judged(self, line: str) -> tuple[str | None, str]:
         """Return the line as it is kept, or `None` if it is removed, and the drop reason of the document, if any."""

@@ -25,12 +25,12 @@ from thresher.stages.text.columns.text_column import (
     set_aside_without_text,
     text_column,
 )
-from thresher.stages.text.judging.rule import Link, threshold_of
+from thresher.stages.text.judging.rule import ChainedRule, threshold_of
 
 Scores = npt.NDArray[Any] | list[Any]
 """Scores of some records: an array of numbers if computed by kernels, else a list of the values that a rule
 returned."""
-Beside = Callable[[], Sequence[Link]]
+Beside = Callable[[], Sequence[ChainedRule]]
 """Returns the rules of other stages, if they are needed."""
 
 
@@ -50,7 +50,7 @@ class Judgement:
     """The records that the next rule judges."""
 
 
-def judged(batch: DocumentBatch, links: Sequence[Link], beside: Beside = tuple) -> DocumentBatch:
+def judged(batch: DocumentBatch, links: Sequence[ChainedRule], beside: Beside = tuple) -> DocumentBatch:
     """Return the records that the rules keep, with the reasons of the others and the scores in their columns."""
     judgements = evaluate_rules(batch, links, beside)
     if any(link.score_field is not None for link in links) or any(len(j.without_text) for j in judgements):
@@ -65,7 +65,7 @@ def judged(batch: DocumentBatch, links: Sequence[Link], beside: Beside = tuple) 
     return rest
 
 
-def evaluate_rules(batch: DocumentBatch, links: Sequence[Link], beside: Beside = tuple) -> list[Judgement]:
+def evaluate_rules(batch: DocumentBatch, links: Sequence[ChainedRule], beside: Beside = tuple) -> list[Judgement]:
     """Evaluate the rules on the records of a batch; `beside`: rules that will read the same texts later."""
     parts = [(start, list(_judge_each(piece, links, beside))) for start, piece in _pieces(batch)]
     if len(parts) == 1:
@@ -73,7 +73,7 @@ def evaluate_rules(batch: DocumentBatch, links: Sequence[Link], beside: Beside =
     return [_joined([(start, judgements[n]) for start, judgements in parts]) for n in range(len(links))]
 
 
-def score_all(batch: DocumentBatch, links: Sequence[Link]) -> None:
+def score_all(batch: DocumentBatch, links: Sequence[ChainedRule]) -> None:
     """Cache the score of every record by every rule in the batch, whatever other rules decide.
 
     A rule that fails here is called again for the record if the record reaches it, and fails there as usual.
@@ -87,7 +87,7 @@ def score_all(batch: DocumentBatch, links: Sequence[Link]) -> None:
 # -- several stages at once -------------------------------------------------------------------------------------------
 
 
-def can_compute_verdicts(batch: DocumentBatch, links: Sequence[Link]) -> bool:
+def can_compute_verdicts(batch: DocumentBatch, links: Sequence[ChainedRule]) -> bool:
     """Return True if the rules are formulas with bounds that do not change records, and the batch consists of lines
     without cached scores."""
     if batch.raw_lines is None or batch._before is not None or batch.nbytes > MOST_REMEMBERED:
@@ -101,7 +101,7 @@ def can_compute_verdicts(batch: DocumentBatch, links: Sequence[Link]) -> bool:
     )
 
 
-def verdicts(batch: DocumentBatch, chains: Sequence[Sequence[Link]], scores_kept: bool) -> Iterator[Verdict]:
+def verdicts(batch: DocumentBatch, chains: Sequence[Sequence[ChainedRule]], scores_kept: bool) -> Iterator[Verdict]:
     """Yield a verdict for each chain, computed on demand; none if a record has no text. `scores_kept`: the batch caches
     the scores of all records from the first verdict to the last.
 
@@ -132,7 +132,9 @@ def verdicts(batch: DocumentBatch, chains: Sequence[Sequence[Link]], scores_kept
 # -- what becomes of the records --------------------------------------------------------------------------------------
 
 
-def _apply_one_by_one(batch: DocumentBatch, links: Sequence[Link], judgements: Sequence[Judgement]) -> DocumentBatch:
+def _apply_one_by_one(
+    batch: DocumentBatch, links: Sequence[ChainedRule], judgements: Sequence[Judgement]
+) -> DocumentBatch:
     """Apply rule by rule: a written score is also part of the records that a later rule drops."""
     index_of = np.arange(batch.num_items, dtype=np.int64)
     for link, judgement in zip(links, judgements, strict=True):
@@ -148,7 +150,7 @@ def _apply_one_by_one(batch: DocumentBatch, links: Sequence[Link], judgements: S
     return batch
 
 
-def _drops(link: Link, judgement: Judgement) -> RuleDrops:
+def _drops(link: ChainedRule, judgement: Judgement) -> RuleDrops:
     failed, scores = judgement.failed, judgement.scores
     assert failed is not None, "called for a rule that drops"
     chosen = (
@@ -190,7 +192,7 @@ def _joined(parts: Sequence[tuple[int, Judgement]]) -> Judgement:
 # -- one rule after the other -----------------------------------------------------------------------------------------
 
 
-def _judge_each(batch: DocumentBatch, links: Sequence[Link], beside: Beside) -> Iterator[Judgement]:
+def _judge_each(batch: DocumentBatch, links: Sequence[ChainedRule], beside: Beside) -> Iterator[Judgement]:
     """Yield the result of each rule, computed on demand."""
     known = [_known_scores(link, batch) for link in links]
     texts = _texts(batch, links, known, beside)
@@ -201,7 +203,7 @@ def _judge_each(batch: DocumentBatch, links: Sequence[Link], beside: Beside) -> 
         yield judgement
 
 
-def _known_scores(link: Link, batch: DocumentBatch) -> Scores | None:
+def _known_scores(link: ChainedRule, batch: DocumentBatch) -> Scores | None:
     """Return the scores that need no computing: those cached in a batch, in which `None` stands for a missing score, or
     the values of the column for a rule that judges them."""
     if link.score is None:
@@ -210,7 +212,7 @@ def _known_scores(link: Link, batch: DocumentBatch) -> Scores | None:
     return known
 
 
-def _judge_by(link: Link, known: Scores | None, records: Rows, texts: RecordTexts | None) -> Judgement:
+def _judge_by(link: ChainedRule, known: Scores | None, records: Rows, texts: RecordTexts | None) -> Judgement:
     none = records[:0]
     if not len(records):
         return Judgement(none, none, [], None, none)
@@ -224,7 +226,11 @@ def _judge_by(link: Link, known: Scores | None, records: Rows, texts: RecordText
 
 
 def _complete(
-    link: Link, known: Scores | None, records: Rows, texts: RecordTexts | None, score: Callable[[str], Any] | None
+    link: ChainedRule,
+    known: Scores | None,
+    records: Rows,
+    texts: RecordTexts | None,
+    score: Callable[[str], Any] | None,
 ) -> tuple[Scores, npt.NDArray[np.bool_] | None]:
     """Return the scores of records, those that are not known computed, by `score` if the rule is no formula; and a mask
     of the records that have a text, `None` if no text is missing."""
@@ -259,7 +265,7 @@ def _complete(
     return found, has_text
 
 
-def _failed(link: Link, scores: Scores) -> npt.NDArray[np.bool_] | None:
+def _failed(link: ChainedRule, scores: Scores) -> npt.NDArray[np.bool_] | None:
     """Return a mask of the rejected scores; `None` if none is rejected."""
     if link.keep is None or not len(scores):
         return None
@@ -281,7 +287,7 @@ def _are_numbers(scores: list[Any]) -> bool:
     return kinds <= {float} or (kinds <= {int} and all(-(2**53) < score < 2**53 for score in scores))
 
 
-def _all_scores(batch: DocumentBatch, links: Sequence[Link]) -> list[Scores]:
+def _all_scores(batch: DocumentBatch, links: Sequence[ChainedRule]) -> list[Scores]:
     """Return the scores of all records of a batch by each link; `None` for a record without one."""
     known = [_known_scores(link, batch) for link in links]
     texts = _texts(batch, links, known, tuple)
@@ -309,13 +315,13 @@ def _or_none(score: Callable[[str], Any] | None) -> Callable[[str], Any]:
 
 
 def _texts(
-    batch: DocumentBatch, links: Sequence[Link], known: Sequence[Scores | None], beside: Beside
+    batch: DocumentBatch, links: Sequence[ChainedRule], known: Sequence[Scores | None], beside: Beside
 ) -> dict[str, RecordTexts]:
     """Return the texts of each column for which a score is missing; only those records are decoded."""
     found: dict[str, RecordTexts] = {}
     for field in dict.fromkeys(link.text_field for link in links):
         made: RecordTexts | None = batch._memo.get((COLUMN, field))
-        wanted: list[Link] = []
+        wanted: list[ChainedRule] = []
         if made is None:
             columns = [scores for link, scores in zip(links, known, strict=True) if link.text_field == field]
             wanted = [link for link in (*links, *beside()) if link.text_field == field and link.counted is not None]

@@ -218,7 +218,7 @@ def checked_size(rule: str, n: Any) -> int:
 
 
 @dataclass(frozen=True)
-class Link:
+class ChainedRule:
     """One rule of a chain, as a stage builds it from the user's arguments."""
 
     rule: str
@@ -247,13 +247,13 @@ class Link:
 
 def make_link(
     judge: Any, functions: Functions, rule: str, fields: tuple[str, str | None], invert: bool, column: str
-) -> Link:
+) -> ChainedRule:
     """Create a link of a chain; `fields` are the columns of text and score, `column` is that of the score sidecar."""
     score, keep = functions
     counted = judge if score is not None and is_counted(judge) else None
     bounded = judge if score is not None and keep is not None and keeps_by_bounds(judge) else None
     needs = () if counted is None else counted.counts() or ()
-    return Link(rule, judge, score, keep, *fields, invert, memo_key(column, fields[0]), counted, needs, bounded)
+    return ChainedRule(rule, judge, score, keep, *fields, invert, memo_key(column, fields[0]), counted, needs, bounded)
 
 
 Functions = tuple[Callable[[str], Any] | None, Callable[[Any], Any] | None]

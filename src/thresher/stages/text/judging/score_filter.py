@@ -16,10 +16,10 @@ from thresher.core.stage import ProcessingStage
 from thresher.errors import UsageError
 from thresher.stages.text.columns.chain import as_chain, chain_problems, field_name, per_link, unique_names
 from thresher.stages.text.judging.rule import (
+    ChainedRule,
     CountRule,
     DocumentFilter,
     Functions,
-    Link,
     filter_functions,
     make_link,
     rule_name,
@@ -37,12 +37,12 @@ class RuleChain(JudgingStage[DocumentBatch, DocumentBatch]):
     _judges: list[Any]
 
     @abstractmethod
-    def make_links(self) -> list[Link]:
+    def make_links(self) -> list[ChainedRule]:
         """Return the rules in order."""
 
     def _make_links(
         self, functions: Callable[[str, Any], Functions], fields: str, score_fields: Sequence[str | None]
-    ) -> list[Link]:
+    ) -> list[ChainedRule]:
         """Return a link for each rule; `fields` is the parameter that names the columns to read."""
         kind, count = type(self).__name__, len(self._judges)
         columns = [field_name(kind, fields, name) for name in per_link(kind, fields, getattr(self, fields), count)]
@@ -65,11 +65,11 @@ class RuleChain(JudgingStage[DocumentBatch, DocumentBatch]):
             )
         return [None if name is None else field_name(kind, "score_field", name) for name in names]
 
-    def links(self) -> list[Link]:
+    def links(self) -> list[ChainedRule]:
         """Return the rules in order; they are rebuilt only after a change of the stage's name, rules or columns."""
         own = (vars(self).get(name) for name in ("text_field", "score_field", "filter_field", "invert"))
         key = (self.name, *own, *self._judges)
-        made: tuple[Any, list[Link]] | None = self.__dict__.get("_made_links")
+        made: tuple[Any, list[ChainedRule]] | None = self.__dict__.get("_made_links")
         if made is None or len(made[0]) != len(key) or any(a is not b for a, b in zip(made[0], key, strict=True)):
             made = self.__dict__["_made_links"] = (key, self.make_links())
         return made[1]
@@ -143,7 +143,7 @@ class RuleChain(JudgingStage[DocumentBatch, DocumentBatch]):
         ]
 
 
-def _links_of(stages: Sequence[JudgingStage[Any, Any]]) -> list[Link]:
+def _links_of(stages: Sequence[JudgingStage[Any, Any]]) -> list[ChainedRule]:
     return [link for stage in stages if isinstance(stage, RuleChain) for link in stage.links()]
 
 
@@ -169,7 +169,7 @@ class ScoreFilter(RuleChain):
         self._judges = as_chain("ScoreFilter", "filter_obj", filter_obj)
         self.make_links()
 
-    def make_links(self) -> list[Link]:
+    def make_links(self) -> list[ChainedRule]:
         """Return the rules in order."""
         return self._make_links(filter_functions, "text_field", self._score_fields(self.score_field))
 
@@ -188,7 +188,7 @@ class Score(RuleChain):
         self._judges = as_chain("Score", "score_fn", score_fn)
         self.make_links()
 
-    def make_links(self) -> list[Link]:
+    def make_links(self) -> list[ChainedRule]:
         """Return the rules in order."""
         scores = [field_name(type(self).__name__, "score_field", f) for f in self._score_fields(self.score_field)]
         return self._make_links(score_functions, "text_field", scores)
@@ -208,7 +208,7 @@ class Filter(RuleChain):
         self._judges = as_chain("Filter", "filter_fn", filter_fn)
         self.make_links()
 
-    def make_links(self) -> list[Link]:
+    def make_links(self) -> list[ChainedRule]:
         """Return the functions in order."""
         return self._make_links(value_functions, "filter_field", [None] * len(self._judges))
 

@@ -20,7 +20,7 @@ from thresher.core.pipeline import Pipeline
 from thresher.core.planning.plan import make_plan
 from thresher.core.scores import introduce, memo_key
 from thresher.kernels.counts import groups, text_counts
-from thresher.kernels.counts.text_counts import Count, Work
+from thresher.kernels.counts.text_counts import Count, SharedCounts
 from thresher.stages.io.jsonl.reader import JsonlReader
 from thresher.stages.text.judging import evaluate as judging
 from thresher.stages.text.judging.rule import CountRule, DocumentFilter, is_counted, keeps_by_bounds
@@ -95,7 +95,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, list[Count], list[
         def __init__(self, name: str) -> None:
             self.name = name
 
-        def compute(self, work: Work, wanted: Sequence[Count], rows: Any) -> Any:
+        def compute(self, work: SharedCounts, wanted: Sequence[Count], rows: Any) -> Any:
             calls.append((self.name, sorted(wanted), rows.tolist()))
             return load(self.name).compute(work, wanted, rows)
 

@@ -18,7 +18,7 @@ from thresher.stages.text.columns.chain import field_name
 from thresher.stages.text.columns.list_file import lines_of, missing_files
 
 if TYPE_CHECKING:
-    from thresher.stages.text.index_file import Index
+    from thresher.stages.text.index_file import ArrayIndex
 
 Lists = str | list[str] | None
 """One file or several, one entry per line, plain or compressed."""
@@ -60,7 +60,7 @@ class UrlBlocklistFilter(ProcessingStage[DocumentBatch, DocumentBatch]):
             raise UsageError("UrlBlocklistFilter: no list is given; name a file in domains, urls or banned_words")
         self.soft_word_threshold = soft_word_threshold
         self.url_field = field_name("UrlBlocklistFilter", "url_field", url_field)
-        self._index: Index | None = None
+        self._index: ArrayIndex | None = None
         self._words: _WordLists | None = None
 
     def inputs(self) -> tuple[list[str], list[str]]:
@@ -111,14 +111,14 @@ class UrlBlocklistFilter(ProcessingStage[DocumentBatch, DocumentBatch]):
             found[row] = ("url", name)
         return [was or self._words.reason(url) if url else was for was, url in zip(found, urls, strict=True)]
 
-    def _hashes(self) -> Index:
-        from thresher.stages.text.index_file import Index, cached_index
+    def _hashes(self) -> ArrayIndex:
+        from thresher.stages.text.index_file import ArrayIndex, cached_index
 
         files = {"domains": _paths(self.domains), "urls": _paths(self.urls)}
         key = {kind: [list(file_info(path)) for path in paths] for kind, paths in files.items()}
 
-        def build() -> Index:
-            return Index(
+        def build() -> ArrayIndex:
+            return ArrayIndex(
                 {},
                 {
                     "domains": _hash_array(domain_entry(entry) for entry in _entries("domains", files["domains"])),
