@@ -114,6 +114,39 @@ def test_every_stage_gives_the_same_files_wherever_it_runs(
     assert_same_files(executor, corpus, tmp_path, stages)
 
 
+class Concatenation(ReduceStage):
+    """Joins texts in a way that shows in which order, and how, states were merged."""
+
+    def initial(self) -> str:
+        return ""
+
+    def accumulate(self, state: str, batch: DocumentBatch) -> str:
+        return self.merge(state, f"{min(batch.values('id'))}")
+
+    def merge(self, state: str, other: str) -> str:
+        return f"({state} {other})" if state and other else state or other
+
+    def finish(self, state: str) -> DocumentBatch:
+        return DocumentBatch([{"text": state}])
+
+
+def test_states_and_files_of_many_units_are_joined_as_the_same_tree_on_every_executor(
+    every_executor: Any, corpus: Path, tmp_path: Path
+) -> None:
+    def result(executor: Any, name: str, stage: Any) -> tuple[RunResult, dict[str, str]]:
+        stages = [JsonlReader(str(corpus), blocksize=1_500), stage, JsonlWriter(str(tmp_path / name))]
+        return Pipeline("tree", stages=stages).run(executor, progress="none"), files(tmp_path / name)
+
+    for number, make in enumerate((Concatenation, lambda: GlobalShuffle(seed=3, blocksize=SMALL))):
+        ran, found = result(every_executor, f"{number}-out", make())
+        _, expected = result(SerialExecutor(), f"{number}-expected", make())
+        assert found == expected
+        assert ran.counts["read"] == FILES * ROWS
+        ledger = (tmp_path / f"{number}-out" / "_thresher" / "ledger").glob("*.jsonl")
+        units = [json.loads(line)["unit"] for path in ledger for line in path.read_text().splitlines()]
+        assert any(unit.startswith("join-1-") for unit in units), "there were enough units for a tree"
+
+
 def test_a_shuffle_keeps_every_document_once_and_depends_on_the_seed_alone(corpus: Path, tmp_path: Path) -> None:
     orders = []
     for number, seed in enumerate((1, 1, 2)):

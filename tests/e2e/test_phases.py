@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -38,6 +38,7 @@ from thresher import (
 from thresher.cli.main import main
 from thresher.errors import OutputRefusedError, PlanError, RunFailedError, UsageError
 from thresher.inspect.retry import RetryOptions, retry_run
+from thresher.stages.corpus.shuffle import ShuffleWriter
 
 ROWS = 3000
 
@@ -120,6 +121,59 @@ def test_files_that_the_next_phase_has_read_are_removed_and_not_missed(scene: Sc
     assert list((phases / "1").glob("*.phase"))
     scene.run(SerialExecutor())
     scene.assert_complete()
+
+
+class FailsToJoin(GlobalShuffle):
+    """Fails in the fourth join of files while a file exists."""
+
+    fault: Path
+
+    def phase_ends(self) -> tuple[Any, Any]:
+        _, reader = super().phase_ends()
+        return FailingJoins(self), reader
+
+
+class FailingJoins(ShuffleWriter):
+    """Joins files until it fails."""
+
+    joined: ClassVar[list[str]] = []
+
+    def join_parts(self, part_paths: list[str], local_path: str, schema: str = "") -> Any:
+        assert isinstance(self.stage, FailsToJoin)
+        if len(self.joined) == 3 and self.stage.fault.exists():
+            raise OSError(errno.ENOSPC, "no space left on device")
+        self.joined.append(local_path)
+        return super().join_parts(part_paths, local_path, schema)
+
+
+@pytest.mark.parametrize("loses_a_file", [False, True])
+def test_a_run_that_ended_while_files_were_joined_goes_on_with_the_joins_that_are_left(
+    scene: Scene, loses_a_file: bool
+) -> None:
+    def run(output: Path, stage: GlobalShuffle) -> RunResult:
+        stages = [JsonlReader(str(scene.input), blocksize=300), stage, JsonlWriter(str(output))]
+        return Pipeline("joins", stages=stages).run(SerialExecutor(), progress="none")
+
+    FailingJoins.joined.clear()
+    stage = FailsToJoin(3, blocksize=30_000)
+    stage.fault = scene.fault
+    scene.fault.touch()
+    with pytest.raises(RunFailedError, match="disk is full"):
+        run(scene.output, stage)
+    scene.fault.unlink()
+    before = ledger_units(scene.output)
+    assert sum(unit.startswith("join-1-") for unit in before) == 3
+    if loses_a_file:
+        next(iter(scene.output.glob("_thresher/phases/0/joined-*.phase"))).unlink()
+    assert run(scene.output, stage).counts["written"] == ROWS
+    after = ledger_units(scene.output)
+    assert any(unit.startswith("join-2-") for unit in after), "joined files are joined once more"
+    if not loses_a_file:
+        assert len(set(after)) == len(after), "no unit was done twice"
+    assert main(["audit", str(scene.output)]) == 0
+    run(scene.output.with_name("calm"), stage)
+    assert scene.files(scene.output) == scene.files(scene.output.with_name("calm"))
+    assert not (scene.output / "_thresher" / "phases").exists()
 
 
 @pytest.mark.parametrize("lost", ["_thresher/phases/1/*.phase", "*.jsonl"])

@@ -60,6 +60,9 @@ class PhaseWriter(SinkStage[In, Task]):
     buffer_bytes: int = 32 * 2**20
     """Bytes of records that the writer of one unit may hold; the planner sets it by the memory limit."""
 
+    most_files: int = 0
+    """How many files the next phase reads well. If there are more, neighbouring ones are joined first (`join_parts`),
+    in rounds, as units of their own. 0: any number, and none are joined."""
     _prepared: tuple[Any, Any] | None = None
     """The batch that was prepared last, and what was prepared of it."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from thresher.core.files import filesystem
@@ -48,11 +48,51 @@ def _join_unit(group: list[CommitRecord], target: CommitTarget) -> Unit:
     files = [record.outputs[0] for record in group]
     paths = [filesystem.join(target.parts, file.path) for file in files]
     pieces = tuple(Piece(path, record.unit, file.bytes) for path, record, file in zip(paths, group, files, strict=True))
-    return Unit(JOIN_PREFIX + first.unit, first.order, pieces, stem, sum(piece.size for piece in pieces))
+    return Unit(
+        JOIN_PREFIX + first.unit, first.order, pieces, stem, sum(piece.size for piece in pieces), phase=first.phase
+    )
+
+
+JOINED_AT_ONCE = 16
+"""Files between two phases that one unit joins."""
+
+
+def phase_tree(
+    committed: Mapping[str, CommitRecord], phase: int, most_files: int, target: CommitTarget
+) -> tuple[list[Unit], list[CommitRecord]]:
+    """Return the units that join files of a phase and can run now; or, if there are none, the records of the files that
+    are left for the next phase, at most `most_files` unless that is 0.
+
+    The files are joined in rounds, 16 neighbours at a time. Which ones depends on the units of the phase alone.
+    """
+    of_phase = (r for r in committed.values() if r.handed_on and r.phase == phase and r.outputs and not r.joined)
+    level = sorted(of_phase, key=lambda record: (record.order, record.unit))
+    number = 0
+    while most_files and len(level) > most_files:
+        number += 1
+        groups = [level[start : start + JOINED_AT_ONCE] for start in range(0, len(level), JOINED_AT_ONCE)]
+        units = [_phase_join(group, number, target) for group in groups if len(group) > 1]
+        left = [unit for unit in units if unit.id not in committed]
+        if left:
+            return left, []
+        joined = iter(units)
+        level = [group[0] if len(group) == 1 else committed[next(joined).id] for group in groups]
+    return [], level
+
+
+def _phase_join(group: list[CommitRecord], level: int, target: CommitTarget) -> Unit:
+    """Return a unit that joins files of a phase; its pieces are as those of a unit that joins parts."""
+    first = group[0]
+    folder = target.phase_folder(first.phase)
+    files = [(record, file) for record in group for file in record.outputs]
+    pieces = tuple(Piece(filesystem.join(folder, file.path), record.unit, file.bytes) for record, file in files)
+    name = f"{JOIN_PREFIX}{level}-{first.unit.removeprefix(JOIN_PREFIX)}"
+    return Unit(name, first.order, pieces, "joined", sum(piece.size for piece in pieces), phase=first.phase)
 
 
 def join(target: CommitTarget, sink: SinkStage[Any, Any], unit: Unit) -> CommitRecord:
     """Join the parts in the pieces of `unit` into one output file, publish it and record it."""
+    target = target.of_phase(unit.phase)
     run = None if target.run_dir is None else target.store(target.run_dir)
     found = None if run is None else committed_record(target, unit.id, run)
     if found is not None:
@@ -75,7 +115,16 @@ def join(target: CommitTarget, sink: SinkStage[Any, Any], unit: Unit) -> CommitR
                     os.unlink(path)
     output = OutputFile(name, facts.nbytes, facts.records, facts.sha256)
     units = tuple(piece.relative for piece in unit.pieces)
-    record = CommitRecord(unit.id, target.attempt, outputs=(output,), order=unit.order, joined=units, run=target.run_id)
+    record = CommitRecord(
+        unit.id,
+        target.attempt,
+        outputs=(output,),
+        order=unit.order,
+        joined=units,
+        run=target.run_id,
+        phase=unit.phase,
+        handed_on=target.hands_on(unit.phase),
+    )
     record.tally.extras = dict(facts.extras)
     if run is None:
         return record

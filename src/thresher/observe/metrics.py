@@ -189,7 +189,9 @@ class Metrics:
     # -- units --------------------------------------------------------------------------------------------------------
 
     def _units_were_listed(self, event: ev.UnitsListed, _ref: act.TaskRef | None) -> None:
-        if self._phase_ends and event.units and self._phase + 1 < self._phases:
+        # Units without bytes join files between two phases.
+        begins = any(spec.weight or spec.nbytes for spec in event.units)
+        if self._phase_ends and begins and self._phase + 1 < self._phases:
             self._phase += 1
             self._before_phase = self._bytes_done, self._bytes_listed
         self._phase_ends = event.input_ends or (self._phase > 0 and event.more)

@@ -234,7 +234,7 @@ class RunAttempt:
         """Return the units of a phase that are not committed yet; if there are none, remove what the phase has read."""
         reader = self._plan.source_of(phase)
         assert isinstance(reader, PhaseReader), "every phase after the first begins with one"
-        units = self._run.phase_units(phase, reader)
+        units = self._run.phase_units(phase, reader, self._plan.phase_writers[phase - 1].most_files)
         if not units:
             self._run.end_phase(phase)
         return units

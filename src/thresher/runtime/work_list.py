@@ -182,7 +182,7 @@ class WorkList:
     def _entry(self, unit: Unit) -> int:
         entries = self._plan.entries
         if unit.id.startswith(JOIN_PREFIX):
-            return entries["join"]
+            return entries[f"join-{unit.phase + 1}" if unit.phase < len(self._plan.phase_writers) else "join"]
         if unit.phase:
             return entries[f"phase-{unit.phase + 1}"]
         if unit.stream:

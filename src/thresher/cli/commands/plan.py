@@ -139,7 +139,8 @@ def _lines(facts: dict[str, Any]) -> list[str]:
         ]
     )
     lines += ["", heading("stages"), *table(map(_stage_row, facts["stages"]))]
-    shown = {route: groups for route, groups in facts["routes"].items() if route != "stream" or _has_streams(units)}
+    hidden = [route for route in facts["routes"] if route.startswith("join-")] + ["stream"] * (not _has_streams(units))
+    shown = {route: groups for route, groups in facts["routes"].items() if route not in hidden}
     for route, groups in shown.items():
         name = _ROUTE_NAMES.get(route) or route.replace("-", " ")
         lines += ["", heading(f"groups of stages that run in one call ({name})")]

@@ -328,6 +328,11 @@ def _groups_of(stages: Sequence[Stage], numbers: range, fusion: bool) -> list[li
     return groups
 
 
+_BUFFERED_CHUNKS = 4
+"""Chunks of the largest size that a stage between phases may hold. With fewer the files of a unit hold many sorted
+runs, and each range of places is read in many parts."""
+
+
 def _with_run_settings(stage: Stage, last: Stage, settings: PlanSettings) -> Stage:
     """Return the stage; one that ends or begins a phase with the share of memory that one unit may take, and with the
     options of the folder that holds the files of phases."""
@@ -335,7 +340,7 @@ def _with_run_settings(stage: Stage, last: Stage, settings: PlanSettings) -> Sta
         return stage
     changed: PhaseWriter[Any] | PhaseReader[Any] = stage.with_()
     if settings.large_bytes:
-        changed.buffer_bytes = min(type(stage).buffer_bytes, max(2**20, settings.large_bytes))
+        changed.buffer_bytes = min(type(stage).buffer_bytes, max(2**20, _BUFFERED_CHUNKS * settings.large_bytes))
     changed.storage_options = last.storage_options if isinstance(last, SinkStage) else None
     return changed
 
@@ -345,6 +350,9 @@ def _routes(stages: list[Stage], settings: PlanSettings) -> dict[str, list[tuple
     starts = phase_starts(stages)
     routes = _phase_routes(stages, 0, (starts[1:] or [len(stages)])[0], settings)
     for number, (start, end) in enumerate(itertools.pairwise([*starts[1:], len(stages)]), start=2):
+        writer = stages[start - 1]
+        if isinstance(writer, PhaseWriter) and writer.most_files:
+            routes[f"join-{number - 1}"] = [(Step("join", start - 1),)]
         routes[f"phase-{number}"] = _phase_routes(stages, start, end, settings)["unit"]
     sink, last = stages[-1], len(stages) - 1
     if isinstance(sink, SinkStage) and (sink.target_file_size or sink.settles_schema):

@@ -29,7 +29,7 @@ from thresher.ledger.folder.request import (
     without_passwords,
     write_state,
 )
-from thresher.ledger.parts import plan_joins
+from thresher.ledger.parts import phase_tree, plan_joins
 from thresher.ledger.records import (
     CommitRecord,
     encode,
@@ -206,10 +206,11 @@ class OpenRun:
 
     def _remove_joined_parts(self) -> None:
         joined, self._joined = self._joined, []
-        if joined and self.target.parts is not None:
-            units = [unit for record in joined for unit in record.joined]
-            names = [file.path for unit in units for file in self._records[unit].outputs]
-            remove_files(self.target.store(self.target.parts), names)
+        for record in joined:
+            folder = self.target.phase_folder(record.phase) if record.handed_on else self.target.parts
+            if folder is not None:
+                names = [file.path for unit in record.joined for file in self._records[unit].outputs]
+                remove_files(self.target.store(folder), names)
 
     def join_units(self) -> list[Unit]:
         """Return the units that join parts and are not committed yet. Called when all input units are committed."""
@@ -219,12 +220,15 @@ class OpenRun:
         units = plan_joins(parts, self._request.target_file_size or 0, self.target)
         return [unit for unit in units if unit.id not in self._records]
 
-    def phase_units(self, phase: int, reader: PhaseReader[Any]) -> list[Unit]:
-        """Return the units of a phase that are not committed yet. Called when all units before are committed."""
+    def phase_units(self, phase: int, reader: PhaseReader[Any], most_files: int = 0) -> list[Unit]:
+        """Return the units of a phase that are not committed yet, or those that join what it will read to at most
+        `most_files` files. Called when all units before are committed."""
         if end_of_phase(phase) in self._records:
             return []
+        units, records = phase_tree(self._records, phase - 1, most_files, self.target)
+        if units:
+            return units
         folder = self.target.phase_folder(phase - 1)
-        records = sorted((r for r in self._records.values() if r.handed_on and r.phase == phase - 1), key=_by_order)
         files = [PhaseFile(join(folder, f.path), f.bytes) for record in records for f in record.outputs]
         store = self.target.store(folder)
 
@@ -345,7 +349,3 @@ class OpenRun:
         if self._folder is not None and not self._closed:
             self._folder.lock.release()
         self._closed = True
-
-
-def _by_order(record: CommitRecord) -> tuple[int, int]:
-    return record.order

@@ -95,7 +95,7 @@ def units_to_redo(records: Mapping[str, CommitRecord], target: CommitTarget) -> 
     for record, file, size in _expected_files(records.values(), target):
         if size is None:
             missing.append(file.path)
-            redo |= {record.unit, *record.joined}
+            redo |= _made_of(record, records)
         elif size != file.bytes:
             changed.append(f"{file.path} ({size:,} bytes, the ledger says {file.bytes:,})")
     if changed:
@@ -116,6 +116,12 @@ def units_to_redo(records: Mapping[str, CommitRecord], target: CommitTarget) -> 
         )
     redo |= {stream_id(unit) for unit in redo} & records.keys()
     return redo, missing
+
+
+def _made_of(record: CommitRecord, records: Mapping[str, CommitRecord]) -> set[str]:
+    """Return a unit, and the units whose files it has joined, which are removed."""
+    parts = (_made_of(records[unit], records) for unit in record.joined if unit in records)
+    return {record.unit, *record.joined}.union(*parts)
 
 
 def _expected_files(

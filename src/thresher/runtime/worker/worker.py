@@ -182,8 +182,9 @@ class Worker:
         output = self._outputs.pop((unit.id, epoch), None)
         assert self._place is not None, "a plan with a writer has a place to commit to"
         if output is None and unit.id.startswith(JOIN_PREFIX):
-            assert self.plan.sink is not None, "parts are joined for a writer"
-            return join(self._place, self.plan.sink, unit)
+            sink = self.plan.sink_of(unit.phase)
+            assert sink is not None, "parts are joined for a writer"
+            return join(self._place, sink, unit)
         if output is None:
             output = UnitOutput(self._place, self.plan.sink_of(unit.phase), unit, epoch)
         op, kept = self._kept.pop((unit.id, epoch), (None, {}))

@@ -10,7 +10,7 @@ from thresher.stages.corpus.shuffle import BLOCKSIZE, ShuffleStage
 
 if TYPE_CHECKING:
     from thresher.core.documents.batch import DocumentBatch
-    from thresher.stages.corpus.sorted_file import Places
+    from thresher.stages.corpus.place_ranges import Places
 
 
 class GlobalShuffle(ShuffleStage):

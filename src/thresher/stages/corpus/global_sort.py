@@ -12,7 +12,7 @@ from thresher.stages.corpus.shuffle import BLOCKSIZE, ShuffleStage
 
 if TYPE_CHECKING:
     from thresher.core.documents.batch import DocumentBatch
-    from thresher.stages.corpus.sorted_file import Places
+    from thresher.stages.corpus.place_ranges import Places
 
 _WIDTH = 64
 _NUMBER, _TEXT, _MISSING = b"\x01", b"\x02", b"\xff" * _WIDTH

@@ -17,7 +17,7 @@ from thresher.stages.corpus.shuffle import BLOCKSIZE, ShuffleStage
 
 if TYPE_CHECKING:
     from thresher.core.records.record_ids import RecordIds
-    from thresher.stages.corpus.sorted_file import Places
+    from thresher.stages.corpus.place_ranges import Places
 
 _INCOMPLETE = "incomplete"
 

@@ -16,7 +16,8 @@ from thresher.core.unit import Piece, Unit, file_stem, unit_id
 
 if TYPE_CHECKING:
     from thresher.core.source import ReadContext
-    from thresher.stages.corpus.sorted_file import Places, SortedFileWriter
+    from thresher.stages.corpus.place_ranges import Places
+    from thresher.stages.corpus.sorted_file import SortedFileWriter
 
 PLACE_TYPE = "S16"
 BLOCKSIZE = 32 * 10**6
@@ -99,7 +100,8 @@ class OutletReader(SourceStage[DocumentBatch]):
 
     def read(self, unit: Unit, context: ReadContext) -> Iterator[SourceItem]:
         """Yield the documents of a pack of files."""
-        from thresher.stages.corpus.sorted_file import PlaceRange, chunks_of, read_index, read_range
+        from thresher.stages.corpus.place_ranges import PlaceRange
+        from thresher.stages.corpus.sorted_file import chunks_of, read_index, read_range
 
         consumed = 0
         for piece in unit.pieces:

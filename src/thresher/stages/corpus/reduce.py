@@ -64,6 +64,7 @@ class ReduceWriter(PhaseWriter[Any]):
     """Write the state of each unit."""
 
     merges = True
+    most_files = 16
 
     def __init__(self, reduce: ReduceStage) -> None:
         self.reduce = reduce
@@ -80,6 +81,14 @@ class ReduceWriter(PhaseWriter[Any]):
         """Return the writer for one unit."""
         return StateWriter(self, local_path)
 
+    def join_parts(self, part_paths: list[str], local_path: str, schema: str = "") -> FileFacts:
+        """Merge the states of several units, which are read one after the other."""
+        writer = StateWriter(self, local_path)
+        for path in part_paths:
+            with open(path, "rb") as opened:
+                writer.merge(self.reduce.load(opened.read()))
+        return writer.close()
+
 
 class StateWriter:
     """Writes the state of one unit; a `RecordWriter`."""
@@ -93,8 +102,12 @@ class StateWriter:
 
     def write(self, batch: RecordTask) -> None:
         """Add records to the state."""
-        self._state = self._reduce.merge(self._state, self._sink.take_prepared(batch))
-        self._records += batch.num_items
+        self.merge(self._sink.take_prepared(batch), batch.num_items)
+
+    def merge(self, state: Any, records: int = 1) -> None:
+        """Add a state."""
+        self._state = self._reduce.merge(self._state, state)
+        self._records += records
 
     def close(self) -> FileFacts:
         """Write the state."""
@@ -114,7 +127,7 @@ class StateWriter:
 
 
 class ReduceReader(PhaseReader[DocumentBatch]):
-    """Merge the states of all units, one after the other, and give what `finish` makes of the result."""
+    """Merge the states that are left, one after the other, and give what `finish` makes of the result."""
 
     creates = True
 

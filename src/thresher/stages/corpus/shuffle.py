@@ -17,12 +17,16 @@ from thresher.core.unit import Piece, Unit
 from thresher.stages.io.missing_fields import count_missing, missing_in
 
 if TYPE_CHECKING:
-    from thresher.core.source import ReadContext
-    from thresher.stages.corpus.sorted_file import Places, SortedFileWriter
+    from thresher.core.source import FileFacts, ReadContext
+    from thresher.stages.corpus.place_ranges import Places
+    from thresher.stages.corpus.sorted_file import SortedFileWriter
 
 _INDEX_FILE = "index"
 BLOCKSIZE = "32MB"
 _MARKS_PER_UNIT = 64
+_PIECE_BYTES = 64 * 1024
+"""What a range should at least read from a file; blocks have this size, so of smaller pieces most is read in vain."""
+_FEWEST_FILES = 16
 
 
 class ShuffleStage(PhaseStage[DocumentBatch, DocumentBatch]):
@@ -51,6 +55,13 @@ class ShuffleWriter(PhaseWriter[DocumentBatch]):
 
     def __init__(self, stage: ShuffleStage) -> None:
         self.stage = stage
+        self.most_files = max(_FEWEST_FILES, stage.blocksize // _PIECE_BYTES)
+
+    def join_parts(self, part_paths: list[str], local_path: str, schema: str = "") -> FileFacts:
+        """Make one sorted file of those of several units."""
+        from thresher.stages.corpus.sorted_file import join_files
+
+        return join_files(part_paths, local_path, self.stage.place_type, self.buffer_bytes)
 
     def inputs(self) -> tuple[list[str], list[str]]:
         """Return what the stage needs."""
@@ -109,7 +120,8 @@ class ShuffleReader(PhaseReader[DocumentBatch]):
 
     def list_phase(self, done: PhaseFolder) -> list[Unit]:
         """Return ranges of places of about `blocksize`; they depend on the documents alone."""
-        from thresher.stages.corpus.sorted_file import merge_indexes, ranges_of, read_index
+        from thresher.stages.corpus.place_ranges import ranges_of
+        from thresher.stages.corpus.sorted_file import merge_indexes, read_index
 
         indexes = []
         for number, file in enumerate(done.files):
@@ -135,7 +147,8 @@ class ShuffleReader(PhaseReader[DocumentBatch]):
 
     def read(self, unit: Unit, context: ReadContext) -> Iterator[SourceItem]:
         """Yield the documents of a range in order."""
-        from thresher.stages.corpus.sorted_file import PlaceRange, chunks_of, read_range
+        from thresher.stages.corpus.place_ranges import PlaceRange
+        from thresher.stages.corpus.sorted_file import chunks_of, read_range
 
         (piece,) = unit.pieces
         paths, blocks = self._index(piece.path)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
@@ -20,6 +21,7 @@ import zstandard
 
 from thresher.core.documents.batch import DocumentBatch, concat_batches
 from thresher.core.documents.blocks import decode_block, encode_block, with_settled_lines
+from thresher.stages.corpus.place_ranges import PlaceRange, Places, cuts, parts_of
 from thresher.stages.io.file_writer import LocalFile
 
 if TYPE_CHECKING:
@@ -34,8 +36,6 @@ _CROWDED = 4
 _LEVEL = 1
 _MAGIC = b"thrsort1"
 _TAIL_BYTES = 24
-Places = npt.NDArray[Any]
-"""One place per document: numbers, or byte strings of a fixed length."""
 
 
 class Layout(NamedTuple):
@@ -74,7 +74,7 @@ class SortedFileWriter:
     ) -> None:
         """`places_of` returns the place of each document. `sizes`: the bytes of documents that are held at most, and
         the distance in bytes between two marks."""
-        self._file = LocalFile(path)
+        self._blocks = _BlockWriter(path, place_type)
         self._places_of = places_of
         self._type = place_type
         self._buffer_bytes, self._mark_bytes = sizes
@@ -83,15 +83,12 @@ class SortedFileWriter:
         self._places: list[Places] = []
         self._sizes: list[npt.NDArray[np.int64]] = []
         self._first_held = 0
-        self._blocks: list[tuple[Any, ...]] = []
-        self._compressor = zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True)
 
     def write(self, batch: DocumentBatch) -> None:
         """Add documents."""
         self._places.append(self._places_of(batch))
         batch = with_settled_lines(batch)
-        sizes = batch.record_sizes()
-        self._sizes.append(np.full(len(batch), ROW_BYTES, dtype=np.int64) if sizes is None else sizes)
+        self._sizes.append(_sizes_of(batch))
         self._batches.append(batch)
         self._held += batch.nbytes
         if self._held >= self._buffer_bytes:
@@ -108,25 +105,12 @@ class SortedFileWriter:
         )
         self._batches, self._held, self._first_held = [], 0, len(self._places)
         order = np.argsort(places, kind="stable")
-        batch, places = batch.pick(order), places[order]
-        for start, end in cuts(sizes[order], BLOCK_BYTES):
-            block = encode_block(batch.pick(np.arange(start, end)))
-            packed = self._compressor.compress(places[start:end].tobytes() + block)
-            size = places.itemsize * (end - start) + len(block)
-            self._blocks.append((places[start], places[end - 1], self._file.nbytes, len(packed), size, end - start, 0))
-            self._file.append(packed)
+        self._blocks.write(batch.pick(order), places[order], sizes[order])
 
     def close(self) -> FileFacts:
         """Write the rest, the index and the marks."""
         self._write_run()
-        layout = Layout.of(self._type)
-        index = np.zeros(len(self._blocks), dtype=layout.blocks)
-        for row, block in enumerate(self._blocks):
-            index[row] = block
-        marks = self._marks(layout)
-        self._file.append(index.tobytes() + marks.tobytes())
-        self._file.append(len(index).to_bytes(8, "little") + len(marks).to_bytes(8, "little") + _MAGIC)
-        return self._file.close(sum(map(len, self._places)))
+        return self._blocks.close(self._marks(Layout.of(self._type)))
 
     def _marks(self, layout: Layout) -> Any:
         places, sizes = np.concatenate(self._places), np.concatenate(self._sizes)
@@ -140,16 +124,65 @@ class SortedFileWriter:
 
     def abort(self) -> None:
         """Remove the file."""
+        self._blocks.abort()
+
+
+def _sizes_of(batch: DocumentBatch) -> npt.NDArray[np.int64]:
+    sizes = batch.record_sizes()
+    return np.full(len(batch), ROW_BYTES, dtype=np.int64) if sizes is None else sizes
+
+
+class _BlockWriter:
+    """Writes sorted documents in blocks, and the index of them."""
+
+    def __init__(self, path: str, place_type: str) -> None:
+        self._file = LocalFile(path)
+        self._type = place_type
+        self._blocks: list[tuple[Any, ...]] = []
+        self._compressor = zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True)
+
+    def write(self, batch: DocumentBatch, places: Places, sizes: npt.NDArray[np.int64]) -> None:
+        """Add documents that are in order; those of another call may have any places."""
+        for start, end in cuts(sizes, BLOCK_BYTES):
+            block = encode_block(batch.pick(np.arange(start, end)))
+            packed = self._compressor.compress(places[start:end].tobytes() + block)
+            size = places.itemsize * (end - start) + len(block)
+            self._blocks.append((places[start], places[end - 1], self._file.nbytes, len(packed), size, end - start, 0))
+            self._file.append(packed)
+
+    def close(self, marks: Any) -> FileFacts:
+        """Write the index and the marks."""
+        index = np.zeros(len(self._blocks), dtype=Layout.of(self._type).blocks)
+        for row, block in enumerate(self._blocks):
+            index[row] = block
+        self._file.append(index.tobytes() + marks.tobytes())
+        self._file.append(len(index).to_bytes(8, "little") + len(marks).to_bytes(8, "little") + _MAGIC)
+        return self._file.close(int(index["records"].sum()))
+
+    def abort(self) -> None:
+        """Remove the file."""
         self._file.abort()
 
 
-def cuts(sizes: npt.NDArray[np.int64], nbytes: int) -> Iterator[tuple[int, int]]:
-    """Yield ranges of documents of about `nbytes`; a larger one is alone or with smaller ones before it."""
-    numbers = (np.cumsum(sizes) - 1) // nbytes
-    start = 0
-    for end in (*(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(sizes)):
-        yield start, end
-        start = end
+def join_files(paths: Sequence[str], path: str, place_type: str, most_bytes: int) -> FileFacts:
+    """Make one sorted file of several, with their marks; about `most_bytes` are held at a time."""
+    found = []
+    for number, part in enumerate(paths):
+        with open(part, "rb") as opened:
+            found.append(read_index(opened, os.path.getsize(part), number, place_type))
+    index = merge_indexes(found, place_type)
+    writer = _BlockWriter(path, place_type)
+
+    def open_file(number: int) -> BinaryIO:
+        return open(paths[number], "rb", buffering=0)
+
+    try:
+        for batch, places in _sorted_parts(PlaceRange(None, None), index.blocks, open_file, place_type, most_bytes):
+            writer.write(batch, places, _sizes_of(batch))
+        return writer.close(index.marks)
+    except BaseException:
+        writer.abort()
+        raise
 
 
 # -- reading -----------------------------------------------------------------------------------------------------------
@@ -179,88 +212,81 @@ def read_index(file: BinaryIO, size: int, number: int, place_type: str) -> Index
     return Index(found, np.frombuffer(file.read(lengths[1]), dtype=layout.marks))
 
 
-class PlaceRange(NamedTuple):
-    """Places from `start` to `end`, `end` excluded; `None`: there is no bound."""
-
-    start: Any
-    end: Any
-
-    def contains(self, places: Places) -> npt.NDArray[np.bool_]:
-        """Return which places are in the range."""
-        inside = np.ones(len(places), dtype=bool)
-        if self.start is not None:
-            inside &= np.asarray(places >= self.start)
-        if self.end is not None:
-            inside &= np.asarray(places < self.end)
-        return inside
-
-    def at_start(self, places: Places) -> npt.NDArray[np.bool_]:
-        """Return which places are the first place of the range."""
-        return np.asarray(places == self.start)
-
-    def after_start(self, places: Places) -> npt.NDArray[np.bool_]:
-        """Return which places are in the range and not its first place."""
-        return self.contains(places) & ~self.at_start(places)
-
-    def blocks(self, blocks: Any) -> Any:
-        """Return the blocks that may hold documents of the range, in input order."""
-        some = np.ones(len(blocks), dtype=bool) if self.start is None else blocks["last"] >= self.start
-        if self.end is not None:
-            some &= blocks["first"] < self.end
-        found = blocks[some]
-        return found[np.lexsort((found["offset"], found["file"]))]
-
-
-def ranges_of(marks: Any, target_bytes: int) -> list[tuple[PlaceRange, int]]:
-    """Return ranges of places with about `target_bytes` each, in order, and the bytes in them.
-
-    Documents of the same place are never in two ranges, so a place with more bytes has a range of its own.
-    """
-    ordered = marks[np.argsort(marks["place"], kind="stable")]
-    places, first = np.unique(ordered["place"], return_index=True)
-    if not len(places):
-        return []
-    sizes = np.add.reduceat(ordered["nbytes"], first)
-    starts, total = [0], 0
-    for row, size in enumerate(sizes.tolist()):
-        if total and total + size > target_bytes:
-            starts.append(row)
-            total = 0
-        total += size
-    edges = [None, *(places[row] for row in starts[1:]), None]
-    totals = np.add.reduceat(sizes, starts).tolist()
-    return [(PlaceRange(*pair), n) for pair, n in zip(itertools.pairwise(edges), totals, strict=True)]
-
-
-def parts_of(wanted: PlaceRange, blocks: Any, target_bytes: int) -> list[PlaceRange]:
-    """Return a range in parts that, if possible, have no more than about `target_bytes` each."""
-    ordered = blocks[np.argsort(blocks["first"], kind="stable")]
-    filled = np.cumsum(ordered["nbytes"]) // target_bytes
-    edges = np.unique(ordered["first"][1:][np.diff(filled) > 0])
-    inside = edges[wanted.contains(edges)]
-    bounds = [wanted.start, *(edge for edge in inside if edge != wanted.start), wanted.end]
-    return [PlaceRange(start, end) for start, end in itertools.pairwise(bounds)]
-
-
 def read_range(
     wanted: PlaceRange, blocks: Any, open_file: Callable[[int], BinaryIO], place_type: str, most_bytes: int
 ) -> Iterator[DocumentBatch]:
     """Yield the documents of a range, in order of their places, and of the input for the same place.
 
-    About `most_bytes` are held at a time, also where a single place has more.
+    About `most_bytes` are held at a time, also where a single place has more, and the blocks of all files in which one
+    part of the range ends and the next one begins. No block is read twice for that.
     """
+    yield from (batch for batch, _ in _sorted_parts(wanted, blocks, open_file, place_type, most_bytes))
+
+
+def _sorted_parts(
+    wanted: PlaceRange, blocks: Any, open_file: Callable[[int], BinaryIO], place_type: str, most_bytes: int
+) -> Iterator[tuple[DocumentBatch, Places]]:
+    """Yield what `read_range` does, with the places."""
     own = wanted.blocks(blocks)
+    reader = _BlockReader(open_file, place_type)
     for part in parts_of(wanted, own, most_bytes):
         some = part.blocks(own)
         wanted_here = part.contains
         if some["nbytes"].sum() > _CROWDED * most_bytes and part.start is not None:
             # One place has almost all of it. Its documents are in order as they come, and need not be held together.
-            yield from (batch for batch, _ in _read(some, open_file, place_type, part.at_start))
+            yield from reader.read(some, part.at_start)
             wanted_here = part.after_start
-        found = list(_read(some, open_file, place_type, wanted_here))
+        found = list(reader.read(some, wanted_here, part.end))
         if found:
-            batch = concat_batches([batch for batch, _ in found])
-            yield batch.pick(np.argsort(np.concatenate([places for _, places in found]), kind="stable"))
+            batch, places = concat_batches([batch for batch, _ in found]), np.concatenate([one for _, one in found])
+            order = np.argsort(places, kind="stable")
+            yield batch.pick(order), places[order]
+
+
+class _BlockReader:
+    """Reads blocks of several files; keeps those that the next part of a range needs too."""
+
+    def __init__(self, open_file: Callable[[int], BinaryIO], place_type: str) -> None:
+        self._open_file = open_file
+        self._type = place_type
+        self._decompressor = zstandard.ZstdDecompressor()
+        self._kept: dict[tuple[int, int], tuple[Places, memoryview]] = {}
+
+    def read(
+        self, blocks: Any, are_wanted: Callable[[Places], Any], keep_from: Any = None
+    ) -> Iterator[tuple[DocumentBatch, Places]]:
+        """Yield the wanted documents of blocks, with their places.
+
+        Blocks that reach to the place `keep_from` are kept until they are read once more with a later one.
+        """
+        before, self._kept = self._kept, {} if keep_from is not None else self._kept
+        last_places = blocks["last"].tolist() if keep_from is not None else ()
+        for number, (key, places, content) in enumerate(self._contents(blocks, before)):
+            if keep_from is not None and last_places[number] >= keep_from:
+                self._kept[key] = places, content
+            inside = are_wanted(places)
+            if inside.all():
+                yield decode_block(content), places
+            elif inside.any():
+                yield decode_block(content).pick(np.flatnonzero(inside)), places[inside]
+
+    def _contents(
+        self, blocks: Any, before: dict[tuple[int, int], tuple[Places, memoryview]]
+    ) -> Iterator[tuple[tuple[int, int], Places, memoryview]]:
+        """Yield file and offset, places, and documents of blocks that are in the order of files and offsets."""
+        keys = zip(blocks["file"].tolist(), blocks["offset"].tolist(), strict=True)
+        facts = zip(keys, blocks["length"].tolist(), blocks["records"].tolist(), strict=True)
+        for number, in_file in itertools.groupby(facts, key=lambda fact: fact[0][0]):
+            with contextlib.ExitStack() as stack:
+                file = None
+                for key, length, records in in_file:
+                    known = before.get(key)
+                    if known is None:
+                        file = file or stack.enter_context(contextlib.closing(self._open_file(number)))
+                        file.seek(key[1])
+                        content = memoryview(self._decompressor.decompress(file.read(length)))
+                        known = _apart(content, records, self._type)
+                    yield (key, *known)
 
 
 def chunks_of(batch: DocumentBatch, chunk_bytes: int) -> Iterator[DocumentBatch]:
@@ -270,61 +296,17 @@ def chunks_of(batch: DocumentBatch, chunk_bytes: int) -> Iterator[DocumentBatch]
         yield batch if end - start == len(batch) else batch.pick(range(start, end))
 
 
-def kth_place(blocks: Any, k: int, places_of: Callable[[Any], Places]) -> tuple[Any, int] | None:
-    """Return the place of the `k`-th document in order, and how many documents of that place are among the first `k`;
-    `None` if there are not so many. `places_of` reads the places of a block, which few blocks need."""
-    if k > int(blocks["records"].sum()):
-        return None
-    edges = np.unique(np.concatenate([blocks["first"], blocks["last"]]))
-    by_first, by_last = np.argsort(blocks["first"], kind="stable"), np.argsort(blocks["last"], kind="stable")
-    surely, maybe = (
-        np.concatenate(([0], np.cumsum(blocks["records"][order])))[np.searchsorted(blocks[key][order], edges, "right")]
-        for key, order in (("last", by_last), ("first", by_first))
-    )
-    high = edges[int(np.argmax(surely >= k))]
-    certain = edges[maybe < k]
-    doubtful = blocks[(blocks["first"] <= high) & (blocks["last"] > certain[-1] if len(certain) else True)]
-    before = int(blocks["records"][blocks["last"] <= certain[-1]].sum()) if len(certain) else 0
-    single = doubtful["first"] == doubtful["last"]
-    read = [places_of(block) for block in doubtful[~single]]
-    places = np.concatenate([doubtful["first"][single], *read])
-    weights = np.concatenate([doubtful["records"][single], *(np.ones(len(one), dtype=np.int64) for one in read)])
-    order = np.argsort(places, kind="stable")
-    places, reached = places[order], before + np.cumsum(weights[order])
-    place = places[int(np.argmax(reached >= k))]
-    smaller = places < place
-    return place, k - (int(reached[smaller][-1]) if smaller.any() else before)
-
-
 def read_places(block: Any, file: BinaryIO, place_type: str) -> Places:
     """Return the places of the documents of a block."""
-    return _unpacked(block, file, place_type)[0]
-
-
-def _unpacked(block: Any, file: BinaryIO, place_type: str) -> tuple[Places, memoryview]:
-    """Return the places of a block, and its documents as bytes."""
     file.seek(int(block["offset"]))
     content = memoryview(zstandard.ZstdDecompressor().decompress(file.read(int(block["length"]))))
-    size = np.dtype(place_type).itemsize * int(block["records"])
+    return _apart(content, int(block["records"]), place_type)[0]
+
+
+def _apart(content: memoryview, records: int, place_type: str) -> tuple[Places, memoryview]:
+    """Return the places and the documents in a block that is decompressed."""
+    size = np.dtype(place_type).itemsize * records
     return np.frombuffer(content[:size], dtype=place_type), content[size:]
-
-
-def _read(
-    blocks: Any, open_file: Callable[[int], BinaryIO], place_type: str, are_wanted: Callable[[Places], Any]
-) -> Iterator[tuple[DocumentBatch, Places]]:
-    """Yield the wanted documents of blocks, with their places."""
-    opened = -1
-    with contextlib.ExitStack() as stack:
-        for block in blocks:
-            if opened != int(block["file"]):
-                stack.close()
-                opened = int(block["file"])
-                file = stack.enter_context(contextlib.closing(open_file(opened)))
-            places, content = _unpacked(block, file, place_type)
-            inside = are_wanted(places)
-            if inside.any():
-                batch = decode_block(content)
-                yield (batch, places) if inside.all() else (batch.pick(np.flatnonzero(inside)), places[inside])
 
 
 def merge_indexes(found: Sequence[Index], place_type: str) -> Index:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from thresher.core.phases import PhaseFolder, PhaseReader, PhaseWriter
     from thresher.core.source import ReadContext, SourceItem
     from thresher.core.unit import Unit
-    from thresher.stages.corpus.sorted_file import Places
+    from thresher.stages.corpus.place_ranges import Places
 
 RULE = "rank"
 
@@ -65,7 +65,8 @@ class TopKReader(ShuffleReader):
 
     def note(self, blocks: Any, done: PhaseFolder) -> Any:
         """Return the number of documents that are kept, the place of the last of them, and how many of that place."""
-        from thresher.stages.corpus.sorted_file import kth_place, read_places
+        from thresher.stages.corpus.place_ranges import kth_place
+        from thresher.stages.corpus.sorted_file import read_places
 
         def places_of(block: Any) -> Places:
             path = done.files[int(block["file"])].path

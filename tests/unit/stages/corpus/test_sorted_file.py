@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from thresher import DocumentBatch
 from thresher.core.documents.records import RawLines, RecordIds
+from thresher.stages.corpus import place_ranges
 from thresher.stages.corpus import sorted_file as sf
 
 PLACE = "<i8"
@@ -43,7 +44,9 @@ def written(path: Path, batches: list[list[int]], buffer_bytes: int = 2**20, mar
         return sf.read_index(file, facts.nbytes, 0, PLACE)
 
 
-def read(wanted: sf.PlaceRange, index: sf.Index, path: Path, most_bytes: int = 2**20) -> list[tuple[int, int]]:
+def read(
+    wanted: place_ranges.PlaceRange, index: sf.Index, path: Path, most_bytes: int = 2**20
+) -> list[tuple[int, int]]:
     def open_file(_: int) -> BinaryIO:
         return io.BytesIO(path.read_bytes())
 
@@ -66,7 +69,7 @@ def test_the_ranges_of_a_file_give_every_document_once_in_order(
 ) -> None:
     path = tmp_path_factory.mktemp("sorted") / "file"
     index = written(path, batches, buffer)
-    ranges = sf.ranges_of(index.marks, target)
+    ranges = place_ranges.ranges_of(index.marks, target)
     found = [one for wanted, _ in ranges for one in read(wanted, index, path, held)]
     assert found == in_order(batches)
     assert sum(nbytes for _, nbytes in ranges) == sum(index.marks["nbytes"])
@@ -78,7 +81,7 @@ def test_ranges_do_not_depend_on_how_much_a_writer_holds(
     tmp_path_factory: pytest.TempPathFactory, batches: list[list[int]], target: int
 ) -> None:
     folder = tmp_path_factory.mktemp("sorted")
-    ranges = [sf.ranges_of(written(folder / str(n), batches, n).marks, target) for n in (1, 700, 2**20)]
+    ranges = [place_ranges.ranges_of(written(folder / str(n), batches, n).marks, target) for n in (1, 700, 2**20)]
     assert ranges[0] == ranges[1] == ranges[2]
 
 
@@ -98,7 +101,7 @@ def test_ranges_do_not_depend_on_whether_a_change_is_in_the_line_already(tmp_pat
 def test_a_place_with_too_many_documents_is_read_in_a_stream_and_stays_in_input_order(tmp_path: Path) -> None:
     batches = [[5] * 4000, [1, 5, 9] * 100]
     index = written(tmp_path / "file", batches, buffer_bytes=50_000)
-    ranges = sf.ranges_of(index.marks, 20_000)
+    ranges = place_ranges.ranges_of(index.marks, 20_000)
     crowded = [wanted for wanted, nbytes in ranges if nbytes > 100_000]
     assert len(crowded) == 1
 
@@ -123,7 +126,7 @@ def test_the_place_of_the_kth_document_is_found_in_a_few_blocks(
         with path.open("rb") as file:
             return sf.read_places(block, file, PLACE)
 
-    found = sf.kth_place(index.blocks, k, places_of)
+    found = place_ranges.kth_place(index.blocks, k, places_of)
     if k > len(flat):
         assert found is None
     else:
@@ -143,11 +146,11 @@ def test_a_damaged_block_is_noticed(tmp_path: Path) -> None:
     content[int(index.blocks["length"][0]) // 2] ^= 0xFF
     (tmp_path / "file").write_bytes(content)
     with pytest.raises(Exception, match=r"(?i)zstd|checksum|decompress"):
-        read(sf.PlaceRange(None, None), index, tmp_path / "file")
+        read(place_ranges.PlaceRange(None, None), index, tmp_path / "file")
 
 
 def test_no_marks_are_no_ranges() -> None:
-    assert sf.ranges_of(sf.merge_indexes([], PLACE).marks, 100) == []
+    assert place_ranges.ranges_of(sf.merge_indexes([], PLACE).marks, 100) == []
 
 
 @pytest.mark.parametrize("rows", [[{"a": 1, "b": "x"}, {"a": None, "b": "y"}], [{"a": b"\x00\xff"}]])
