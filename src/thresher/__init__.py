@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from thresher.core.stage import CompositeStage, ProcessingStage, SinkStage, SourceStage
     from thresher.core.task import EmptyTask, FileGroupTask, Task
     from thresher.errors import ThresherError
-    from thresher.stages.corpus.blend import Blend
-    from thresher.stages.corpus.corpus_statistics import CorpusStatistics
     from thresher.stages.corpus.global_shuffle import GlobalShuffle
     from thresher.stages.corpus.global_sort import GlobalSort
     from thresher.stages.corpus.group_by import GroupBy
@@ -34,8 +32,14 @@ if TYPE_CHECKING:
     from thresher.stages.corpus.pack_sequences import PackSequences
     from thresher.stages.corpus.reduce import ReduceStage
     from thresher.stages.corpus.route import Copy, Route, Split
+    from thresher.stages.corpus.sampling.blend import Blend
+    from thresher.stages.corpus.sampling.bucket_sample import BucketSample
+    from thresher.stages.corpus.sampling.percentile_range import PercentileRange
+    from thresher.stages.corpus.sampling.stratified_sample import StratifiedSample
+    from thresher.stages.corpus.sampling.top_k import TopK
     from thresher.stages.corpus.shuffle import ShuffleStage
-    from thresher.stages.corpus.top_k import TopK
+    from thresher.stages.corpus.statistics.corpus_statistics import CorpusStatistics
+    from thresher.stages.corpus.statistics.ngram_counts import NGramCounts
     from thresher.stages.io.jsonl.reader import JsonlReader
     from thresher.stages.io.jsonl.writer import JsonlWriter
     from thresher.stages.io.parquet.reader import ParquetReader
@@ -113,6 +117,7 @@ __all__ = [
     "Blend",
     "BoilerPlateStringFilter",
     "BoilerPlateStringModifier",
+    "BucketSample",
     "BulletsFilter",
     "C4BadWordsFilter",
     "C4ParagraphFilter",
@@ -154,6 +159,7 @@ __all__ = [
     "MarkdownRemover",
     "MeanWordLengthFilter",
     "Modify",
+    "NGramCounts",
     "NewlineNormalizer",
     "NodeInfo",
     "NonAlphaNumericFilter",
@@ -164,6 +170,7 @@ __all__ = [
     "ParquetReader",
     "ParquetWriter",
     "PerExtensionFilter",
+    "PercentileRange",
     "PiiRedactor",
     "Pipeline",
     "PornographicUrlsFilter",
@@ -195,6 +202,7 @@ __all__ = [
     "Slicer",
     "SourceStage",
     "Split",
+    "StratifiedSample",
     "SubstringFilter",
     "SymbolsToWordsFilter",
     "Task",

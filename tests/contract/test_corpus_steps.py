@@ -14,18 +14,22 @@ import pytest
 
 from thresher import (
     Blend,
+    BucketSample,
     Copy,
     CorpusStatistics,
     GlobalShuffle,
     Join,
     JsonlReader,
     JsonlWriter,
+    NGramCounts,
     PackSequences,
     ParquetReader,
     ParquetWriter,
+    PercentileRange,
     Pipeline,
     RunResult,
     SerialExecutor,
+    StratifiedSample,
 )
 from thresher.errors import UsageError
 
@@ -69,6 +73,12 @@ STEPS: dict[str, Callable[[], list[Any]]] = {
     "join": lambda: [Join("words", blocksize=8_000)],
     "pack": lambda: [PackSequences(25, "words")],
     "statistics": lambda: [CorpusStatistics(["source", "domain"])],
+    "samples": lambda: [
+        StratifiedSample("source", number=200, blocksize=8_000),
+        BucketSample("n", quantiles=[0.3], shares=[0.5, 0.9], blocksize=8_000),
+        PercentileRange("n", 10, 90, blocksize=8_000),
+    ],
+    "n-grams": lambda: [NGramCounts(2, blocksize=8_000)],
 }
 
 

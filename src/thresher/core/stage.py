@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 from thresher.core.arguments.construction import check_constructor
 from thresher.core.resources import NodeInfo, Resources, WorkerMetadata
 from thresher.core.stage_context import context_of
+from thresher.core.tally import charted
 from thresher.core.task import Task
 from thresher.errors import UsageError
 
@@ -119,6 +120,15 @@ class ProcessingStage(Generic[In, Out]):
         """Add to a number of your own in the report."""
         counts = context_of(self).noted.counts
         counts[name] = counts.get(name, 0) + n
+
+    def chart(self, name: str, bar: str | float, n: int = 1, part: str = "") -> None:
+        """Add to a bar of a chart in the report. Bars are texts, or numbers from which a class of values begins.
+
+        `part`: what the records of a bar became, such as `kept` or `dropped`. Keep the number of bars small: each is
+        a count of its own in the ledger.
+        """
+        if n:
+            self.count(charted(name, bar, part), n)
 
     def with_(  # noqa: PLR0913 - all by keyword, as the contract names them
         self,

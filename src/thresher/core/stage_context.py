@@ -55,6 +55,13 @@ def bind_context(stage: ProcessingStage[Any, Any]) -> StageContext:
     return context
 
 
+def hand_over_counts(inner: ProcessingStage[Any, Any], outer: ProcessingStage[Any, Any]) -> None:
+    """Let what a stage has counted count for the one that calls it and that the run knows."""
+    context = inner.__dict__.get("_context")
+    if context is not None and context.has_noted:
+        context_of(outer).noted.add(context.take_noted())
+
+
 def unbind_context(stage: ProcessingStage[Any, Any]) -> None:
     """Leave a stage without a context, as it was before the run."""
     stage.__dict__.pop("_context", None)

@@ -4,6 +4,7 @@ report."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -12,6 +13,8 @@ from thresher.core.arguments.sizes import counted
 
 _WITHOUT = "_records without field "
 """Before the name of a field, and a line feed and a hint: a count that is not the stage's own."""
+_CHART = "_chart "
+"""Before the name of a chart, a bar and a part of it as JSON: a count that belongs to a chart."""
 
 
 class StageTally(msgspec.Struct, array_like=True, gc=False):
@@ -113,7 +116,19 @@ class StageTally(msgspec.Struct, array_like=True, gc=False):
 
     def own_counts(self) -> dict[str, int]:
         """Return what the stage counted itself with `count()`, by name."""
-        return {name: n for name, n in sorted(self.counts.items()) if not name.startswith(_WITHOUT)}
+        return {name: n for name, n in sorted(self.counts.items()) if not name.startswith((_WITHOUT, _CHART))}
+
+    def charts(self) -> dict[str, list[dict[str, Any]]]:
+        """Return the bars of each chart: numbers in order, then texts, the largest first.
+
+        A bar has `bar`, its name or where its class begins, `n`, and `parts` if it has several.
+        """
+        found: dict[str, dict[str | float, dict[str, int]]] = {}
+        for key, n in sorted(self.counts.items()):
+            if key.startswith(_CHART):
+                name, bar, part = msgspec.json.decode(key.removeprefix(_CHART))
+                found.setdefault(name, {}).setdefault(bar, {})[part] = n
+        return {name: [_bar(bar, bars[bar]) for bar in sorted(bars, key=_order(bars))] for name, bars in found.items()}
 
     def missing_fields(self) -> dict[str, str]:
         """Return the fields that were asked for and that no record has, each with a hint or an empty text."""
@@ -135,6 +150,22 @@ class StageTally(msgspec.Struct, array_like=True, gc=False):
 def without_field(field: str, hint: str) -> str:
     """Return the name under which records of batches without `field` are counted."""
     return f"{_WITHOUT}{field}\n{hint}"
+
+
+def charted(name: str, bar: str | float, part: str) -> str:
+    """Return the name under which a part of a bar of a chart is counted."""
+    return _CHART + msgspec.json.encode([name, bar, part]).decode()
+
+
+def _bar(bar: str | float, parts: dict[str, int]) -> dict[str, Any]:
+    return {"bar": bar, "n": sum(parts.values()), **({} if parts.keys() == {""} else {"parts": parts})}
+
+
+def _order(bars: dict[str | float, dict[str, int]]) -> Callable[[str | float], Any]:
+    def place(bar: str | float) -> Any:
+        return (1, -sum(bars[bar].values()), bar) if isinstance(bar, str) else (0, bar, "")
+
+    return place
 
 
 def _add_counts(mine: dict[str, int], others: dict[str, int]) -> None:

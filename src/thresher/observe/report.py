@@ -130,6 +130,7 @@ def _stage_entry(name: str, tally: StageTally, workers: int) -> dict[str, Any]:
         "workers": workers,
         "user_counts": tally.own_counts(),
         **({"sent": dict(sorted(tally.sent.items()))} if tally.sent else {}),
+        **({"charts": charts} if (charts := tally.charts()) else {}),
     }
 
 

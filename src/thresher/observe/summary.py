@@ -11,6 +11,7 @@ from typing import Any
 from thresher.core.arguments.sizes import counted, show_size
 from thresher.core.files.filesystem import STANDARD_STREAM
 from thresher.core.tally import extras_text, unknown_losses_text
+from thresher.observe.charts import chart_lines
 from thresher.observe.figures import duration, megabytes, percent, shorten, whole
 
 REASONS_SHOWN = 8
@@ -37,6 +38,11 @@ class _Paint:
         """`width`: columns of the terminal; `None`: no limit."""
         self._color = color
         self._width = width
+
+    @property
+    def columns(self) -> int:
+        """Return the columns of the text."""
+        return USUAL_WIDTH if self._width is None else self._width
 
     def room(self, names: Iterable[str], usual: int) -> int:
         """Return the width of a column that holds `names` and has `usual` characters in a text of the usual width."""
@@ -73,6 +79,7 @@ def report_text(report: Report, color: bool = False, width: int | None = USUAL_W
         _stage_work(report, paint),
         _reasons(report, paint, None),
         _user_counts(report, paint),
+        *_charts(report, paint),
         _extra_values(report, paint),
         _count_equation(report, paint),
         _warnings(report, paint),
@@ -162,6 +169,18 @@ def _user_counts(report: Report, paint: _Paint) -> list[str]:
     names = paint.room(counted, _REASON_WIDTH)
     rows = [f"  {shorten(name, names):<{names}} {whole(n):>11}" for name, n in counted.items()]
     return [paint("counted by stages", _BOLD), *rows] if rows else []
+
+
+def _charts(report: Report, paint: _Paint, outlet: str = "") -> list[list[str]]:
+    """Return the lines of each chart of the stages, and of those of outlets."""
+    blocks = [
+        [paint(f"{outlet}{stage['name'].removesuffix('-read')}: {name}", _BOLD), *chart_lines(bars, paint.columns)]
+        for stage in report["stages"]
+        for name, bars in stage.get("charts", {}).items()
+    ]
+    for name, branch in report.get("outlets", {}).items():
+        blocks += _charts(branch, paint, f"{outlet}{name}.")
+    return blocks
 
 
 def _extra_values(report: Report, paint: _Paint) -> list[str]:

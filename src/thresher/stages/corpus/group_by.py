@@ -179,14 +179,19 @@ class UnitGroups:
     def close(self) -> FileFacts:
         """Write the groups."""
         import msgspec
+
+        self._write_partial()
+        facts: FileFacts = msgspec.structs.replace(self._file.close(), records=self._records)
+        return facts
+
+    def _write_partial(self) -> None:
+        """Write the groups that are gathered."""
         import pyarrow as pa
 
         table = self._stage.merged(pa.concat_tables(self._partial, promote_options="permissive"))
         batch = DocumentBatch(table)
         batch.name_records(("group:", ""))
         self._file.write(batch)
-        facts: FileFacts = msgspec.structs.replace(self._file.close(), records=self._records)
-        return facts
 
     def abort(self) -> None:
         """Remove the file."""
@@ -212,4 +217,13 @@ class GroupReader(ShuffleReader):
             merged = self.stage.merged(pa.concat_tables(found, promote_options="permissive"))
             batch = DocumentBatch(self.stage.finished(merged.sort_by([(name, "ascending") for name in self.stage.by])))
             batch.name_records((f"{unit.id}:r", ""))
+            self._chart_sizes(batch)
             yield SourceItem(unit, batch)
+
+    def _chart_sizes(self, batch: DocumentBatch) -> None:
+        """Chart the sizes of groups, if documents are counted."""
+        from thresher.stages.corpus.statistics.bins import chart_powers
+
+        counted = next((name for name, (function, _) in self.stage.calls.items() if function == "count"), None)
+        if counted is not None:
+            chart_powers(self, "groups by documents, from", batch.values(counted))

@@ -21,7 +21,7 @@ def hash_ids(ids: RecordIds, seed: int) -> Rows:
     numbers = ids.positions.astype(np.uint64) * _STEP + of_sources[ids.which]
     if ids.suffixes is not None:
         numbers ^= np.array([_text_hash(suffix) for suffix in ids.suffixes], dtype=np.uint64)
-    return as_places(_mixed(numbers))
+    return as_places(mixed(numbers))
 
 
 def hash_texts(texts: Sequence[str]) -> Rows:
@@ -39,7 +39,7 @@ def _text_hash(text: str) -> int:
     return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
 
 
-def _mixed(numbers: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+def mixed(numbers: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     """Return numbers whose bits all depend on all bits of the given ones (the finaliser of SplitMix64)."""
     with np.errstate(over="ignore"):
         numbers = (numbers ^ (numbers >> np.uint64(30))) * _MULTIPLIERS[0]

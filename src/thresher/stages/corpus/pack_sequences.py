@@ -124,5 +124,9 @@ class PackSequences(OrderedStage[DocumentBatch, DocumentBatch]):
         if self.length_field is not None:
             sums = [sum(lengths[start:end]) + (end - start - 1) * self._separator_length for start, end in ranges]
             made = made.replace(self.length_field, sums)
+        between = [(end - start - 1) * self._separator_length for start, end in ranges]
+        for (start, end), more in zip(ranges, between, strict=True):
+            full = (sum(lengths[start:end]) + more) * 10 // self.max_length
+            self.chart("sequences by percent full, from", min(full, 10) * 10)
         made = made.replace(self.count_field, [end - start for start, end in ranges])
         return Gathered(made, len(batch) - len(starts))

@@ -12,6 +12,7 @@ from thresher.core.documents.batch import DocumentBatch
 from thresher.core.files.filesystem import open_read
 from thresher.core.phases import PhaseFolder, PhaseReader, PhaseStage, PhaseWriter
 from thresher.core.source import FileFacts, SourceItem
+from thresher.core.stage_context import hand_over_counts
 from thresher.core.unit import Piece, Unit
 from thresher.errors import RunFailedError
 from thresher.stages.io.file_writer import LocalFile
@@ -75,7 +76,9 @@ class ReduceWriter(PhaseWriter[Any]):
 
     def prepare(self, batch: RecordTask) -> Any:
         """Return the state of a batch."""
-        return self.reduce.accumulate(self.reduce.initial(), batch)
+        state = self.reduce.accumulate(self.reduce.initial(), batch)
+        hand_over_counts(self.reduce, self)
+        return state
 
     def open_writer(self, local_path: str) -> StateWriter:
         """Return the writer for one unit."""
@@ -152,6 +155,7 @@ class ReduceReader(PhaseReader[DocumentBatch]):
         made = self.reduce.finish(state)
         row = 0
         for batch in [made] if isinstance(made, DocumentBatch) else made:
+            hand_over_counts(self.reduce, self)
             if batch.ids is None:
                 batch.name_records((f"{unit.id.rsplit('-', 1)[0]}:r", ""), row)
             row += len(batch)

@@ -37,7 +37,7 @@ class Route(ProcessingStage[DocumentBatch, DocumentBatch]):
             outlet = None if value is None else self.outlets.get(str(value))
             if outlet is not None:
                 rows.setdefault(outlet, []).append(row)
-        return sent(task, rows)
+        return sent(self, task, rows)
 
 
 class Split(ProcessingStage[DocumentBatch, DocumentBatch]):
@@ -70,7 +70,7 @@ class Split(ProcessingStage[DocumentBatch, DocumentBatch]):
             values = task.values(self.by)
             of_values = hash_texts([f"{self.seed}\n{value!r}" for value in values])
             numbers = np.where([value is None for value in values], numbers, of_values)
-        return sent(task, {self.outlet: np.flatnonzero(numbers < self.share * 2.0**63).tolist()})
+        return sent(self, task, {self.outlet: np.flatnonzero(numbers < self.share * 2.0**63).tolist()})
 
 
 class Copy(ProcessingStage[DocumentBatch, DocumentBatch]):
@@ -86,10 +86,12 @@ class Copy(ProcessingStage[DocumentBatch, DocumentBatch]):
         return task
 
 
-def sent(batch: DocumentBatch, rows: Mapping[str, list[int]]) -> DocumentBatch:
-    """Return a batch without the rows that go to outlets."""
+def sent(stage: ProcessingStage[Any, Any], batch: DocumentBatch, rows: Mapping[str, list[int]]) -> DocumentBatch:
+    """Return a batch without the rows that go to outlets, and chart where documents go."""
     left = list(range(len(batch)))
+    stage.chart("documents by outlet", "not sent", len(batch) - sum(map(len, rows.values())))
     for outlet, some in rows.items():
+        stage.chart("documents by outlet", outlet, len(some))
         gone = set(some)
         if gone:
             batch = batch.to(outlet, [place for place, row in enumerate(left) if row in gone])

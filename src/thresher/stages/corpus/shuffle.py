@@ -18,7 +18,7 @@ from thresher.stages.io.missing_fields import count_missing, missing_in
 
 if TYPE_CHECKING:
     from thresher.core.source import FileFacts, ReadContext
-    from thresher.stages.corpus.place_ranges import Places
+    from thresher.stages.corpus.place_ranges import PlaceRange, Places
     from thresher.stages.corpus.sorted_file import SortedFileWriter
 
 _INDEX_FILE = "index"
@@ -145,21 +145,25 @@ class ShuffleReader(PhaseReader[DocumentBatch]):
         """Return what `note` returned when the unit was listed."""
         return msgspec.json.decode(unit.pieces[0].relative, type=_Range).note
 
+    @staticmethod
+    def range_of(unit: Unit) -> PlaceRange:
+        """Return the places of a unit."""
+        from thresher.stages.corpus.place_ranges import PlaceRange
+
+        found = msgspec.json.decode(unit.pieces[0].relative, type=_Range)
+        return PlaceRange(from_json(found.start), from_json(found.end))
+
     def read(self, unit: Unit, context: ReadContext) -> Iterator[SourceItem]:
         """Yield the documents of a range in order."""
-        from thresher.stages.corpus.place_ranges import PlaceRange
         from thresher.stages.corpus.sorted_file import chunks_of, read_range
 
-        (piece,) = unit.pieces
-        paths, blocks = self._index(piece.path)
-        found = msgspec.json.decode(piece.relative, type=_Range)
-        bounds = (from_json(found.start), from_json(found.end))
+        paths, blocks = self._index(unit.pieces[0].path)
 
         def open_file(number: int) -> BinaryIO:
             return open_read(paths[number], storage_options=self.storage_options)
 
         consumed = 0
-        for batch in read_range(PlaceRange(*bounds), blocks, open_file, self.stage.place_type, self.buffer_bytes):
+        for batch in read_range(self.range_of(unit), blocks, open_file, self.stage.place_type, self.buffer_bytes):
             for some in chunks_of(batch, context.chunk_bytes):
                 consumed += some.nbytes
                 yield SourceItem(unit, some, consumed=min(consumed, unit.nbytes))

@@ -12,6 +12,8 @@ from thresher.stages.corpus.reduce import ReduceStage
 from thresher.stages.text.rules.web.url_blocklist import host_of
 
 _DOMAIN = "domain"
+_BARS = 20
+"""Values of a column that have a bar in its chart."""
 Group = list[Any]
 """Documents, characters, words, and the number of documents by the power of two above their characters."""
 
@@ -84,6 +86,7 @@ class CorpusStatistics(ReduceStage):
         rows = []
         for name, groups in state.items():
             ordered = sorted(groups.items(), key=lambda item: (-item[1][0], item[0]))
+            self._chart_groups(name, ordered)
             for key, group in ordered[: self.top]:
                 rows.append(_row(name, key or None, group))
             rest = ordered[self.top :]
@@ -93,6 +96,16 @@ class CorpusStatistics(ReduceStage):
                     self.merge(summed, {name: {"": group}})
                 rows.append(_row(name, None, summed[name][""]) | {"values": len(rest)})
         return DocumentBatch(rows)
+
+    def _chart_groups(self, name: str, ordered: list[tuple[str, Group]]) -> None:
+        """Chart the lengths of all documents, or the largest groups of a column."""
+        if not name:
+            for bucket, n in ((bucket, n) for _, group in ordered for bucket, n in group[3].items()):
+                self.chart("documents by characters, from", 1 << (bucket - 1) if bucket else 0, n)
+            return
+        for key, group in ordered[:_BARS]:
+            self.chart(f"documents by {name}", key or "no value", group[0])
+        self.chart(f"documents by {name}", "other values", sum(group[0] for _, group in ordered[_BARS:]))
 
 
 def _row(name: str, key: str | None, group: Group) -> dict[str, Any]:

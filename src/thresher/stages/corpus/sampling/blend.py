@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from thresher.core.documents.batch import DocumentBatch
@@ -48,9 +48,23 @@ class Blend(ProcessingStage[DocumentBatch, DocumentBatch]):
         weights = np.array([self._weight(value) for value in task.values(self.by)])
         draws = hash_ids(task.ids, self.seed) / 2.0**63
         counts = np.floor(weights).astype(np.int64) + (draws < weights % 1.0)
+        self._chart_groups(task.values(self.by), counts)
         copies = self._copies(task, np.maximum(counts - 1, 0))
         kept = task.drop(np.flatnonzero(counts == 0), REASON) if (counts == 0).any() else task
         return kept if copies is None else [kept, copies]
+
+    def _chart_groups(self, values: Sequence[Any], counts: Any) -> None:
+        """Add to the chart of groups what became of some documents; each is given so many times."""
+        groups: dict[str, list[int]] = {}
+        for value, count in zip(values, counts.tolist(), strict=True):
+            name = str(value) if value is not None and str(value) in self.weights else "others"
+            parts = groups.setdefault(name, [0, 0, 0])
+            parts[0] += count > 0
+            parts[1] += max(0, count - 1)
+            parts[2] += not count
+        for name, parts in groups.items():
+            for part, n in zip(("kept", "copied", "dropped"), parts, strict=True):
+                self.chart(f"documents by {self.by}", name, n, part)
 
     def _weight(self, value: Any) -> float:
         return self.other if value is None else self.weights.get(str(value), self.other)
