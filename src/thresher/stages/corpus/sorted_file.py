@@ -86,8 +86,6 @@ class SortedFileWriter:
 
     def write(self, batch: DocumentBatch) -> None:
         """Add documents."""
-        if not len(batch):
-            return
         self._places.append(self._places_of(batch))
         batch = with_settled_lines(batch)
         self._sizes.append(_sizes_of(batch))
@@ -115,8 +113,6 @@ class SortedFileWriter:
         return self._blocks.close(self._marks(Layout.of(self._type)))
 
     def _marks(self, layout: Layout) -> Any:
-        if not self._places:
-            return np.zeros(0, dtype=layout.marks)
         places, sizes = np.concatenate(self._places), np.concatenate(self._sizes)
         order = np.argsort(places, kind="stable")
         places, sizes = places[order], sizes[order]

@@ -84,6 +84,8 @@ class NGramGroups(GroupBy):
         for text in batch.values(self.counts.text_field):
             if isinstance(text, str):
                 found.update(self._ngrams(text))
+        if not found:
+            found[""] = 0  # a file of a phase has at least one row; the reader leaves this one out
         encoded = [ngram.encode("utf-8", "replace").decode() for ngram in found]
         return pa.table({"ngram": pa.array(encoded, pa.string()), "count": pa.array(found.values(), pa.int64())})
 
@@ -132,6 +134,7 @@ class NGramReader(GroupReader):
         for item in super().read(unit, context):
             assert isinstance(item.task, DocumentBatch)
             table = item.task.to_pyarrow()
+            table = table.filter(pc.greater(table["count"], 0))
             self.count("distinct n-grams", table.num_rows)
             self.count("n-grams", pc.sum(table["count"]).as_py() or 0)
             frequent = table.filter(pc.greater_equal(table["count"], counts.min_count))
@@ -143,7 +146,7 @@ class NGramReader(GroupReader):
         """Chart how often n-grams occur."""
         from thresher.stages.corpus.statistics.bins import chart_powers
 
-        chart_powers(self, "distinct n-grams by occurrences, from", batch.values("count"))
+        chart_powers(self, "distinct n-grams by occurrences, from", [n for n in batch.values("count") if n])
 
 
 def most_frequent(table: pa.Table, top: int) -> pa.Table:
