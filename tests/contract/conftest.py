@@ -11,7 +11,7 @@ import pytest
 from tests.contract.ray_rows import RAY_EXECUTORS, SLOW, end_ray, need_ray, rows
 from tests.memory_room import memory_beside_this_process
 from thresher import LocalExecutor, Pipeline, ProcessingStage, Resources, RunResult, SerialExecutor
-from thresher.core.stage import SinkStage, SourceStage
+from thresher.core.stage import OrderedStage, SinkStage, SourceStage
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -21,11 +21,14 @@ def ray_ends_with_its_module() -> Iterator[None]:
 
 
 class EveryStageOnADevice(LocalExecutor):
-    """Stages between reader and writer have workers of their own, each with a quarter of a declared accelerator."""
+    """Stages between reader and writer have workers of their own, each with a quarter of a declared accelerator.
+
+    Stages that need the tasks of a unit in order run in the worker that writes, and cannot have others.
+    """
 
     def execute(self, pipeline: Pipeline, options: Any) -> RunResult:
         for place, stage in enumerate(pipeline.stages):
-            if isinstance(stage, ProcessingStage) and not isinstance(stage, SourceStage | SinkStage):
+            if isinstance(stage, ProcessingStage) and not isinstance(stage, SourceStage | SinkStage | OrderedStage):
                 pipeline.stages[place] = stage.with_(resources=Resources(gpus=0.25))
         return super().execute(pipeline, options)
 
