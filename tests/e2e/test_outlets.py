@@ -26,7 +26,6 @@ from thresher import (
     WordCountFilter,
 )
 from thresher.cli.main import main
-from thresher.core.unit import file12
 from thresher.errors import OutputRefusedError, RunFailedError, UsageError
 from thresher.inspect.retry import RetryOptions, retry_run
 
@@ -180,7 +179,7 @@ def test_an_output_of_another_run_is_refused(scene: Scene) -> None:
     assert not (scene.folder / "long").exists()
 
 
-def test_audit_report_plan_and_why_show_all_branches(scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
+def test_audit_report_and_plan_show_all_branches(scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
     recipe = str(scene.recipe)
     assert main(["plan", recipe]) == 0
     assert "outlet short" in capsys.readouterr().out
@@ -191,10 +190,88 @@ def test_audit_report_plan_and_why_show_all_branches(scene: Scene, capsys: pytes
     assert f"{3 * ROWS // 10:,} read" in capsys.readouterr().out.split("outlet short")[1]
     assert main(["audit", long, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["outlets"]["short"]["status"] == "proven"
-    assert main(["why", long, f"{file12('0.jsonl')}:0", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert "sent to the outlet short by WordCountFilter" in json.dumps(found)
-    assert not any("changed since" in note for note in found.get("notes", []))
+
+
+# -- why ---------------------------------------------------------------------------------------------------------------
+
+
+def why(run: Path, capsys: pytest.CaptureFixture[str], n: int) -> dict[str, Any]:
+    capsys.readouterr()
+    assert main(["why", str(run), "--field", f"n={n}", "--json"]) == 0
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    assert not any("changed since" in note for note in found["notes"])
+    return found
+
+
+def test_why_follows_a_document_to_its_line_in_the_file_of_an_outlet(
+    scene: Scene, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["run", str(scene.recipe), "--quiet"]) == 0
+    (end,) = why(scene.folder / "long", capsys, 12)["ends"]
+    assert (end["end"], end["outlet"]) == ("written", "short")
+    assert end["text"].startswith("sent to the outlet short by WordCountFilter: written: ")
+    assert json.loads(Path(end["file"]).read_text().splitlines()[end["line"] - 1])["n"] == 12
+    (main_end,) = why(scene.folder / "long", capsys, 9)["ends"]
+    assert (main_end["end"], main_end["outlet"]) == ("written", None)
+
+
+def test_why_tells_the_rule_and_score_that_dropped_a_document_in_an_outlet(
+    scene: Scene, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["run", str(scene.recipe), "--quiet"]) == 0
+    found = why(scene.folder / "long", capsys, 10)
+    assert found["stages"][-1]["stage"] == "short.WordCountFilter"
+    assert found["stages"][-1]["rules"][0]["score"] == 1
+    (end,) = found["ends"]
+    assert (end["end"], end["outlet"]) == ("dropped", "short")
+    assert "score 1 with min_words=2" in end["text"]
+
+
+def test_why_tells_that_an_outlet_has_not_been_run(scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", str(scene.recipe), "--quiet"]) == 0
+    (scene.folder / "long" / "_thresher" / "outlets" / "short" / "_done").unlink()
+    (end,) = why(scene.folder / "long", capsys, 12)["ends"]
+    assert end["end"] == "sent"
+    assert end["text"].endswith("which has not been run to its end")
+
+
+def test_the_run_of_an_outlet_says_which_run_to_ask(scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", str(scene.recipe), "--quiet"]) == 0
+    assert main(["why", str(scene.folder / "short"), "--field", "n=12"]) == 2
+    assert f"thresher why {scene.folder}/long/_thresher ID" in capsys.readouterr().err
+    assert main(["retry", str(scene.folder / "short")]) == 2
+    error = capsys.readouterr().err
+    assert "is the run of the outlet short" in error
+    assert "--fresh" in error
+
+
+def test_why_follows_copies_phases_and_outlets_of_the_framework(
+    scene: Scene, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recipe = scene.folder / "best.yaml"
+    recipe.write_text(
+        f"name: best\nstages:\n  - JsonlReader: {{file_paths: {scene.input}}}\n  - Copy: {{outlet: all}}\n"
+        f"  - TopK: {{by: n, k: 10}}\n  - JsonlWriter: {{path: {scene.folder}/best}}\noutlets:\n"
+        f"  all:\n    - GlobalShuffle\n    - JsonlWriter: {{path: {scene.folder}/all}}\n"
+        f"  dropped:\n    - JsonlWriter: {{path: {scene.folder}/rest}}\n"
+    )
+    assert main(["run", str(recipe), "--quiet"]) == 0
+    best, copy = why(scene.folder / "best", capsys, ROWS - 1)["ends"]
+    assert (best["end"], best["outlet"], copy["end"], copy["outlet"]) == ("written", None, "written", "all")
+    found = why(scene.folder / "best", capsys, 0)
+    dropped, copy = found["ends"]
+    assert (dropped["end"], copy["end"]) == ("dropped", "written")
+    assert "dropped by TopK-read, rule rank" in dropped["text"]
+    line = json.loads(Path(dropped["file"]).read_text().splitlines()[dropped["line"] - 1])
+    assert (line["n"], line["_dropped"]["threshold"]) == (0, {"k": 10})
+    assert [(stage["stage"], stage["result"]) for stage in found["stages"]][:3] == [
+        ("Copy", "copied"),
+        ("TopK", "passed"),
+        ("TopK-read", "dropped"),
+    ]
+
+
+# -- audit and retry ---------------------------------------------------------------------------------------------------
 
 
 def test_audit_finds_a_damaged_file_of_an_outlet(scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:

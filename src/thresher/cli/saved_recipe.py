@@ -56,6 +56,19 @@ def load_saved_recipe(arguments: argparse.Namespace, run_dir: str, options: dict
     return load_recipe(source, settings, frozenset(arguments.trust))
 
 
+def refuse_outlet(run_dir: str, options: dict[str, Any], instead: str) -> None:
+    """Raise if the run is that of an outlet: its input is what another run sent there, and is removed.
+
+    `instead`: what to do, with `{run}` for the folder of the other run.
+    """
+    from thresher.core.outlets import ORIGIN
+    from thresher.ledger.folder.find import read_run
+
+    before, _, outlet = read_run(run_dir, options).fingerprint_parts.get(ORIGIN, "").rpartition("/")
+    if outlet:
+        raise UsageError(f"{run_dir} is the run of the outlet {outlet}. {instead.format(run=before)}")
+
+
 def read_saved_recipe(run_dir: str, options: dict[str, Any], otherwise: str) -> dict[str, Any]:
     """Return the recipe saved in a run folder, with all texts taken literally.
 

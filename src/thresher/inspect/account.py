@@ -1,21 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The history of one record: where it was read, what the stages did to it, and where it ended.
-
-The files of the run come first: ledger, quarantine, output. A result that is recomputed is reported as a fact only if
-it is found in the files.
-"""
+"""The history of one record: where it was read, what the stages did to it, and where it ended, in the pipeline or in
+one of its outlets. The files of the run come first: ledger, quarantine, output."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any
 
-from thresher.core.arguments.sizes import counted
-from thresher.core.files.filesystem import StorageOptions, join
+from thresher.core.outlets import KEPT_STREAMS
+from thresher.core.pipeline import Pipeline
 from thresher.core.planning.fingerprint import fingerprint
-from thresher.core.planning.plan import Plan
-from thresher.errors import UsageError
+from thresher.core.planning.plan import Plan, PlanSettings, make_plan
+from thresher.core.registry import OUTLET_READER, resolve
+from thresher.errors import RefusedError, UsageError
+from thresher.inspect.ends import End, FindLine, RunFiles, ends_of, quarantined_end, without_later
 from thresher.inspect.recompute import (
     ID_FORMAT,
     JudgedRules,
@@ -27,40 +26,14 @@ from thresher.inspect.recompute import (
     locate,
 )
 from thresher.inspect.retry_source import batch_of, may_be_retried
-from thresher.ledger.folder.find import output_folder, read_commits, read_run, read_units
-from thresher.ledger.folder.output_files import DATA_FILE
+from thresher.ledger.folder.find import read_commits, read_run, read_units
+from thresher.ledger.folder.outlets import finished_outlets
 from thresher.ledger.folder.request import RunState, changed_parts
-from thresher.ledger.quarantine import RETRIED, QuarantineEntry, current_files, read_entries, read_lines, without_id
-from thresher.ledger.records import CommitRecord, OutputFile, latest_retries, split_retry
-from thresher.ledger.stores.store import escapes_folder, open_store
+from thresher.ledger.quarantine import RETRIED, QuarantineEntry, current_files, read_entries, read_lines
+from thresher.ledger.records import CommitRecord, latest_retries, split_retry
+from thresher.ledger.stores.store import open_store
+from thresher.runtime.outlets import with_reader
 from thresher.version import __version__
-
-
-class FindLine(Protocol):
-    """A function that finds a line in a file."""
-
-    def __call__(
-        self, path: str, line: bytes, storage_options: StorageOptions = None, *, is_start: bool = False
-    ) -> int | None:
-        """Return the number of the line; `None` if there is none."""
-
-
-@dataclass(frozen=True)
-class End:
-    """The end of a record."""
-
-    id: str
-    """Id of the record."""
-    kind: str
-    """`written`, `dropped`, `quarantined`, `not-reached`, `fails-now` or `unknown`."""
-    text: str
-    """Description for the user, with how certain it is."""
-    file: str | None = None
-    """File that holds it."""
-    line: int | None = None
-    """Number of its line, if it was searched and found."""
-    entry: QuarantineEntry | None = None
-    """Entry in the quarantine."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +59,25 @@ class Account:
 
 
 @dataclass(frozen=True)
+class Branch:
+    """A pipeline as it is now: what continues an outlet, or the pipeline itself."""
+
+    plan: Plan
+    """Plan of its stages."""
+    outlets: Mapping[str, Branch] = field(default_factory=dict)
+    """What continues each of its outlets; those of the framework are left out."""
+
+
+def planned(pipeline: Pipeline) -> Branch:
+    """Return a pipeline and its outlets, ready to run single records again."""
+    outlets = {name: branch for name, branch in pipeline.outlets.items() if name not in KEPT_STREAMS}
+    return Branch(
+        make_plan(pipeline, PlanSettings(whole_records=True)),
+        {name: planned(with_reader(branch, resolve(OUTLET_READER)(name))) for name, branch in outlets.items()},
+    )
+
+
+@dataclass(frozen=True)
 class AccountRequest:
     """Inputs of an account."""
 
@@ -93,8 +85,8 @@ class AccountRequest:
     """Run folder."""
     options: dict[str, Any]
     """Options for opening it, if it is a URL."""
-    plan: Plan | None
-    """Plan of the pipeline; `None` if it is unknown."""
+    branch: Branch | None
+    """The pipeline; `None` if it is unknown."""
     judged_rules: JudgedRules
     """Function that evaluates the rules of a stage."""
     find_line: FindLine
@@ -108,18 +100,18 @@ def account_of(record_id: str, request: AccountRequest) -> Account:
     located = locate(record_id, read_units(request.run_dir, request.options))
     commits = {record.unit: record for record in records}
     account = Account(record_id, located, located.unit.id, commits.get(located.unit.id))
-    if request.plan is None or request.plan.source is None:
+    if request.branch is None or request.branch.plan.source is None:
         account.notes.append("the stages are not known here, so there are no scores")
         cut = [unit for unit in commits if unit.partition("-")[0] == located.root.partition(":")[0]]
         units = cut if located.unit.stream else [located.unit.id]
         entries = [e for unit in units for e in _entries(request, records, unit) if e.holds(record_id)]
-        return replace(account, ends=[_quarantined_end(entry) for entry in entries] or [_unknown(account)])
-    changes = changed_parts(
-        state.fingerprint_parts, fingerprint(request.plan.stages, __version__, request.plan.outlets)
-    )
+        return replace(account, ends=[quarantined_end(entry) for entry in entries] or [_unknown(account)])
+    plan = request.branch.plan
+    assert plan.source is not None, "checked before"
+    changes = changed_parts(state.fingerprint_parts, fingerprint(plan.stages, __version__, plan.outlets))
     if changes:
         account.notes.append(f"changed since the run: {'; '.join(changes)}. The stages below are those of now")
-    found = find_record(request.plan.source, located)
+    found = find_record(plan.source, located)
     if found is None:
         unit_word = "row" if located.is_row else "byte"
         raise UsageError(
@@ -129,43 +121,73 @@ def account_of(record_id: str, request: AccountRequest) -> Account:
     entries = _entries(request, records, found.unit)
     own = [entry for entry in entries if entry.holds(record_id)]
     if own or found.batch is None:
-        ends = [_quarantined_end(entry) for entry in own]
+        ends = [quarantined_end(entry) for entry in own]
         account = replace(account, ends=ends or [End(record_id, "fails-now", f"cannot be read: {found.error}")])
     if found.batch is None or ("/" in record_id and own):
         return account
-    aside = frozenset((entry.stage, entry.line or b"") for entry in entries)
-    aside |= {(entry.stage, record_id.encode()) for entry in own}
-    recomputation = Recomputation(request.plan.stages, request.judged_rules, aside)
-    kept = _retried_child(request, found.unit, record_id) if "/" in record_id else None
+    recomputation = _recomputation(request, request.branch, entries, record_id)
+    kept = _retried_child(request, plan, found.unit, record_id) if "/" in record_id else None
     if kept is None:
         visits = recomputation.visits(found.batch, record_id)
         _refuse_unknown_child(record_id, visits)
     else:
         account.notes.append(f"quarantined by {kept.stage} in the run and retried since; shown from there on")
-        first = [stage.name for stage in request.plan.stages].index(kept.stage)
-        visits = recomputation.visits(batch_of(request.plan.source, [kept]), record_id, first)
+        first = [stage.name for stage in plan.stages].index(kept.stage)
+        visits = recomputation.visits(batch_of(plan.source, [kept]), record_id, first)
     account = replace(account, visits=visits)
-    if own:
-        return account
-    return replace(account, ends=list(_ends(account, request, state, records, entries)))
+    related = [visit for visit in visits if is_related(visit.id, record_id)]
+    if not own and account.commit is None:
+        account = replace(account, ends=_not_reached(related))
+    elif not own:
+        files = _files(request, plan, state, records, found.unit)
+        ends = ends_of(related, entries, files)
+        account = replace(account, visits=without_later(visits, ends), ends=ends or [_unknown(account)])
+    return account if account.commit is None else _followed(account, related, request)
 
 
-def _entries(request: AccountRequest, records: Sequence[CommitRecord], unit: str) -> list[QuarantineEntry]:
-    """Return the current quarantine entries of a unit."""
+def _recomputation(
+    request: AccountRequest, branch: Branch, entries: Sequence[QuarantineEntry], record_id: str
+) -> Recomputation:
+    """Return what runs the stages of a pipeline again; stages do not run on what they quarantined."""
+    aside = frozenset((entry.stage, entry.line or b"") for entry in entries)
+    aside |= {(entry.stage, record_id.encode()) for entry in entries if entry.holds(record_id)}
+    return Recomputation(branch.plan.stages, request.judged_rules, aside)
+
+
+def _files(
+    request: AccountRequest, plan: Plan, state: RunState, records: Sequence[CommitRecord], unit: str | None
+) -> RunFiles:
+    return RunFiles(request.run_dir, request.options, plan.stages, state, records, request.find_line, unit)
+
+
+def _entries(request: AccountRequest, records: Sequence[CommitRecord], unit: str | None) -> list[QuarantineEntry]:
+    """Return the current quarantine entries of a unit and of later phases; those of all units if it is `None`."""
     store = open_store(request.run_dir, request.options)
     files = current_files(store, latest_retries(record.unit for record in records))
-    later = [record.unit for record in records if record.phase]
-    return [entry for one in (unit, *later) if one in files for entry in read_entries(store, files[one])]
+    later = [record.unit for record in records if record.phase or unit is None]
+    units = later if unit is None else [unit, *later]
+    return [entry for one in units if one in files for entry in read_entries(store, files[one])]
 
 
-def _retried_child(request: AccountRequest, unit: str, record_id: str) -> QuarantineEntry | None:
+def _retried_child(request: AccountRequest, plan: Plan, unit: str, record_id: str) -> QuarantineEntry | None:
     """Return the former quarantine entry of a child that was retried since."""
     store = open_store(request.run_dir, request.options)
     names = [name for name in store.names(RETRIED) if split_retry(name.removesuffix(".jsonl"))[0] == unit]
     found = (entry for name in names for _, entry in read_lines(store, f"{RETRIED}/{name}") if entry.id == record_id)
-    assert request.plan is not None, "checked before"
-    stages = [stage.name for stage in request.plan.stages]
+    stages = [stage.name for stage in plan.stages]
     return next((entry for entry in found if may_be_retried(entry, stages)), None)
+
+
+def _unknown(account: Account) -> End:
+    if account.commit is None:
+        return End(account.id, "not-reached", "its unit is not committed yet")
+    return End(account.id, "unknown", "its unit is committed; whether it was written or dropped is not known here")
+
+
+def _not_reached(visits: Sequence[Visit]) -> list[End]:
+    """Return the ends of records whose unit is not committed."""
+    text = "its unit is not committed yet; this is what will happen to it"
+    return [End(name, "not-reached", text) for name in dict.fromkeys(visit.id for visit in visits if visit.is_last)]
 
 
 def _refuse_unknown_child(record_id: str, visits: Sequence[Visit]) -> None:
@@ -180,104 +202,52 @@ def _refuse_unknown_child(record_id: str, visits: Sequence[Visit]) -> None:
         )
 
 
-# -- ends -------------------------------------------------------------------------------------------------------------
+# -- outlets ----------------------------------------------------------------------------------------------------------
 
 
-def _quarantined_end(entry: QuarantineEntry) -> End:
-    text = f"quarantined by {entry.stage} after {entry.attempts} attempts: {entry.error}: {entry.message}"
-    return End(entry.id or "", "quarantined", text, entry=entry)
+def _followed(account: Account, visits: Sequence[Visit], request: AccountRequest) -> Account:
+    """Return the account with what happened to the record in the outlets that it was sent or copied to."""
+    ends = [end for end in account.ends if end.kind != "sent"]
+    later: list[Visit] = []
+    for visit in visits:
+        if visit.sent is not None:
+            more, theirs = _in_outlet(visit, request)
+            later, ends = [*later, *more], [*ends, *theirs]
+    return replace(account, visits=[*account.visits, *later], ends=ends)
 
 
-def _unknown(account: Account) -> End:
-    if account.commit is None:
-        return End(account.id, "not-reached", "its unit is not committed yet")
-    return End(account.id, "unknown", "its unit is committed; whether it was written or dropped is not known here")
+def _in_outlet(visit: Visit, request: AccountRequest) -> tuple[list[Visit], list[End]]:
+    """Return what happened to a record in an outlet, and in outlets of that one."""
+    outlet, branch = visit.reason, request.branch and request.branch.outlets.get(visit.reason)
+    how = f"{visit.result} to the outlet {outlet} by {visit.stage}"
+    run_dir = finished_outlets(request.run_dir, request.options).get(outlet)
+    if branch is None or run_dir is None:
+        why = "which has not been run to its end" if run_dir is None else "which the recipe does not have"
+        return [], [End(visit.id, "sent", f"{how}, {why}", outlet=outlet)]
+    assert visit.sent is not None, "checked before"
+    own_options = dict((branch.plan.sink.storage_options if branch.plan.sink else None) or request.options)
+    inside = replace(request, run_dir=run_dir, options=own_options, branch=branch)
+    try:
+        state, records = read_run(run_dir, own_options), read_commits(run_dir, own_options)
+    except RefusedError as error:
+        return [], [End(visit.id, "sent", f"{how}, whose run cannot be read: {error}", outlet=outlet)]
+    entries = _entries(inside, records, None)
+    visits = _recomputation(inside, branch, entries, visit.id).visits(visit.sent, visit.id)
+    ends = [quarantined_end(entry) for entry in entries if entry.holds(visit.id)]
+    if not ends:
+        ends = ends_of(visits, entries, _files(inside, branch.plan, state, records, None))
+        visits = without_later(visits, ends)
+    later: list[Visit] = []
+    inner: list[End] = []
+    for one in visits:
+        if one.sent is not None:
+            more, theirs = _in_outlet(one, inside)
+            later, inner = [*later, *more], [*inner, *theirs]
+    ends = [*(end for end in ends if end.kind != "sent"), *inner]
+    told = [replace(end, text=f"{how}: {end.text}", outlet=_within(outlet, end.outlet)) for end in ends]
+    return [replace(one, stage=_within(outlet, one.stage)) for one in (*visits, *later)], told
 
 
-def _ends(
-    account: Account,
-    request: AccountRequest,
-    state: RunState,
-    records: Sequence[CommitRecord],
-    entries: list[QuarantineEntry],
-) -> list[End]:
-    """Return one end for each record that the wanted one became."""
-    aside = {(entry.stage, entry.line): entry for entry in entries}
-    last = {visit.id: visit for visit in account.visits}
-    leaves = [visit for visit in last.values() if visit.result not in ("became", "passed", "changed")]
-    own = [visit for visit in leaves if is_related(visit.id, account.id)]
-    ends = []
-    for visit in own:
-        if visit.result == "set aside":
-            ends += [_quarantined_end(aside[visit.stage, visit.line])] if (visit.stage, visit.line) in aside else []
-        elif account.commit is None:
-            ends.append(End(visit.id, "not-reached", "its unit is not committed yet; this is what will happen to it"))
-        else:
-            ends.append(_recomputed(visit, account.unit, request, state, records))
-    return ends or [_unknown(account)]
-
-
-def _recomputed(
-    visit: Visit, unit: str, request: AccountRequest, state: RunState, records: Sequence[CommitRecord]
-) -> End:
-    # In a later phase the record may be in any unit.
-    own = [*_of_unit(unit, records), *(record for record in records if record.phase)]
-    if visit.result == "dropped":
-        text = f"dropped by {visit.stage}, rule {visit.reason}" if visit.line else f"dropped by {visit.stage}"
-        text += f": score {visit.score!r} with {_bounds(visit.threshold)}" if visit.threshold is not None else ""
-        files = [file for record in own for file in record.dropped_outputs]
-        return _with_location(End(visit.id, "dropped", text), visit.line, state.dropped_to, files, request)
-    if visit.result == "written":
-        files = [file for record in own if not record.part and not record.handed_on for file in record.outputs]
-        files += [file for record in records if unit in record.joined for file in record.outputs]
-        return _with_location(
-            End(visit.id, "written", "written"), visit.line, output_folder(request.run_dir, state), files, request
-        )
-    if visit.result == "sent":
-        return End(visit.id, "sent", f"sent to the outlet {visit.reason} by {visit.stage}; ask the run of that outlet")
-    if visit.result == "merged":
-        return End(visit.id, "merged", f"part of the result of {visit.stage}")
-    if visit.result == "failed":
-        return End(visit.id, "fails-now", f"fails now in {visit.stage} ({visit.reason}), and did not in the run")
-    return End(visit.id, "unknown", f"not known beyond {visit.stage}: {visit.reason}")
-
-
-def _bounds(threshold: Any) -> str:
-    """Return the parameters of a rule as text: `min_words=50, max_words=100000`."""
-    if isinstance(threshold, dict):
-        return ", ".join(f"{name}={value}" for name, value in threshold.items())
-    return str(threshold)
-
-
-def _of_unit(unit: str, records: Sequence[CommitRecord]) -> list[CommitRecord]:
-    """Return the commit records of a unit and its retries."""
-    return [record for record in records if split_retry(record.unit)[0] == unit]
-
-
-def _with_location(
-    end: End, line: bytes, folder: str | None, files: Sequence[OutputFile], request: AccountRequest
-) -> End:
-    """Return the end with the file that holds the record."""
-    if folder is None:
-        return end
-    names = [file.path for file in files if not escapes_folder(file.path)]
-    for name in names:
-        path = join(folder, name)
-        number = request.find_line(path, line, request.options)
-        if number is None and end.kind == "dropped" and "/" in end.id:
-            # In the run a child may have another id, because its parent was in a batch with other records.
-            number = request.find_line(path, without_id(line), request.options, is_start=True)
-        if number is not None:
-            return replace(end, text=f"{end.text}: {path}, line {number:,}", file=path, line=number)
-    if names and not any(DATA_FILE.fullmatch(name) and not _is_parquet(name) for name in names):
-        path = join(folder, names[0])
-        what = "a Parquet file, not searched" if _is_parquet(names[0]) else "not searched"
-        others = f" and {counted(len(names) - 1, 'other file')} of its unit" if len(names) > 1 else ""
-        return replace(end, text=f"{end.text}: {path}{others} ({what})", file=path)
-    where = f"in {' or '.join(names)}" if names else "in any output file of its unit"
-    return replace(end, kind="unknown", text=f"would be {end.text} now, but it was not found {where}")
-
-
-def _is_parquet(name: str) -> bool:
-    """Return True if the file is a Parquet file, which has no lines."""
-    return name.endswith(".parquet")
+def _within(outlet: str, name: str) -> str:
+    """Return the name of a stage or outlet inside an outlet, as settings on the command line name it."""
+    return f"{outlet}.{name}" if name else outlet

@@ -42,20 +42,27 @@ class Visit:
     id: str
     """Id of the record."""
     result: str
-    """`passed`, `changed`, `became` others, `merged` into a result over many, `dropped`, `failed`, `set aside`,
-    `written`, or `not recomputed`."""
+    """`passed`, `changed`, `became` others, `copied` or `sent` to an outlet, `merged` into a result over many,
+    `dropped`, `failed`, `set aside`, `written`, or `not recomputed`."""
     rules: Sequence[Any] = ()
     """Result of each rule of the stage: rule, score, threshold, kept."""
     children: Sequence[str] = ()
     """Ids of the records that were made from it."""
     reason: str = ""
-    """Rule that dropped it, error, or reason for not recomputing it."""
+    """Rule that dropped it, outlet that gets it, error, or reason for not recomputing it."""
     score: Any = None
     """Score of that rule."""
     threshold: Any = None
     """Threshold of that rule."""
     line: bytes = b""
     """The record as it left the stage; for a dropped one, its line in `dropped_to`."""
+    sent: RecordTask | None = None
+    """The record as it goes to the outlet."""
+
+    @property
+    def is_last(self) -> bool:
+        """Return True if the record goes no further."""
+        return self.result not in ("became", "passed", "changed", "copied")
 
 
 @dataclass(frozen=True)
@@ -174,11 +181,13 @@ def _visit_from(
 ) -> tuple[Visit, list[RecordTask]]:
     stage = given.name
     made = [task for task in outcome.tasks if isinstance(task, RecordTask)]
+    copies = [dropped for dropped in outcome.dropped if dropped.copied]
     for dropped in outcome.dropped:
+        if dropped.copied:
+            continue
         outlet = dropped.outlet or given.drops_to
         if outlet:
-            line = bytes(dropped.batch.json_lines()[0])
-            return Visit(stage, record_id, "sent", rules, reason=outlet, line=line), []
+            return Visit(stage, record_id, "sent", rules, reason=outlet, sent=dropped.batch), []
         score = dropped.scores[0] if dropped.scores else None
         line = dropped_lines(dropped, stage)[0]
         return Visit(stage, record_id, "dropped", rules, (), dropped.rule, score, dropped.threshold, line), []
@@ -187,6 +196,8 @@ def _visit_from(
     ids = [found for batch in made for found in (batch.ids.strings() if batch.ids is not None else [])]
     if ids == [record_id]:
         line = bytes(made[0].json_lines()[0])
+        for copy in copies:
+            return Visit(stage, record_id, "copied", rules, reason=copy.outlet, line=line, sent=copy.batch), made
         return Visit(stage, record_id, "passed" if line == before else "changed", rules, line=line), made
     if not ids:
         return Visit(stage, record_id, "dropped", rules, reason="the stage returned nothing"), []

@@ -117,6 +117,14 @@ def dropped_lines(dropped: DroppedRows, stage_name: str) -> list[bytes]:
     return lines
 
 
+def dropped_start(line: bytes, stage_name: str) -> bytes:
+    """Return how the line of a dropped record begins, up to the stage that dropped it."""
+    from thresher.core.documents.json_records import patch_line
+
+    reason = encode_text({"stage": stage_name}).removesuffix(b"}")
+    return patch_line(line, {DROPPED_KEY: reason}, frozenset()).removesuffix(b"}")
+
+
 def without_id(line: bytes) -> bytes:
     """Return the start of the line of a dropped record, up to the record id, which is its last value."""
     return line[: line.rindex(b'"id":')]

@@ -104,7 +104,7 @@ def plan_outlet(executor: Executor, name: str, branch: Pipeline, options: RunOpt
     """Return the plan of an outlet as far as it is known before anything was sent there."""
     if not branch.stages or not isinstance(branch.stages[-1], SinkStage):
         raise PlanError(f"the outlet {name} has no writer; add one as its last stage")
-    return executor.plan(_with_reader(branch, resolve(OUTLET_READER)(name)), options)
+    return executor.plan(with_reader(branch, resolve(OUTLET_READER)(name)), options)
 
 
 def _output(pipeline: Pipeline) -> str:
@@ -116,7 +116,7 @@ def _output(pipeline: Pipeline) -> str:
 def _run_outlet(executor: Executor, name: str, branch: Pipeline, main: _Folders) -> RunResult:
     given = outlet_input(main.run_dir, name, main.storage_options)
     options = main.outlet_options(name, given)
-    branch = _with_reader(branch, _reader(name, given, main))
+    branch = with_reader(branch, _reader(name, given, main))
     sink = branch.stages[-1]
     assert isinstance(sink, SinkStage), "checked before"
     refuse_unlike(main.run_dir, name, given, main.storage_options, sink.storage_options or {})
@@ -126,7 +126,8 @@ def _run_outlet(executor: Executor, name: str, branch: Pipeline, main: _Folders)
     return result
 
 
-def _with_reader(branch: Pipeline, reader: Stage) -> Pipeline:
+def with_reader(branch: Pipeline, reader: Stage) -> Pipeline:
+    """Return the pipeline of an outlet with a reader as its first stage."""
     copy = branch.snapshot()
     copy.stages.insert(0, reader)
     return copy

@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Any
 from thresher.cli.arguments import add_worker_arguments, executor_options
 from thresher.cli.commands.run import put_trusted_on_path
 from thresher.cli.printing import print_json, print_note, print_result, result_width, wants_color
-from thresher.cli.saved_recipe import add_run_argument, add_saved_recipe_arguments, load_saved_recipe, run_folder
+from thresher.cli.saved_recipe import (
+    add_run_argument,
+    add_saved_recipe_arguments,
+    load_saved_recipe,
+    refuse_outlet,
+    run_folder,
+)
 from thresher.core.arguments.sizes import counted
 from thresher.runtime.processes.launch import launch_early
 
@@ -38,6 +44,8 @@ def execute(arguments: argparse.Namespace) -> int:
 
     put_trusted_on_path(arguments)
     run_dir, options = run_folder(arguments)
+    again = "What it read is removed, so mend what failed and run the pipeline of {run} again with --fresh"
+    refuse_outlet(run_dir, options, again)
     if arguments.executor in (None, "local"):
         launch_early()
     recipe = load_saved_recipe(arguments, run_dir, options)

@@ -11,14 +11,20 @@ from thresher.cli.arguments import whole_number
 from thresher.cli.commands.run import put_trusted_on_path
 from thresher.cli.document_search import Wanted, print_matches, search, with_field, with_words
 from thresher.cli.printing import heading, print_json, print_result, print_warning, shown, shown_lines
-from thresher.cli.saved_recipe import add_run_argument, add_saved_recipe_arguments, load_saved_recipe, run_folder
+from thresher.cli.saved_recipe import (
+    add_run_argument,
+    add_saved_recipe_arguments,
+    load_saved_recipe,
+    refuse_outlet,
+    run_folder,
+)
 from thresher.core.arguments.sizes import counted
 from thresher.core.unit import file12
 from thresher.errors import RefusedError, UsageError
 
 if TYPE_CHECKING:
-    from thresher.core.planning.plan import Plan
-    from thresher.inspect.account import Account, End
+    from thresher.inspect.account import Account, Branch
+    from thresher.inspect.ends import End
     from thresher.inspect.recompute import Visit
 
 DESCRIPTION = (
@@ -61,11 +67,11 @@ def execute(arguments: argparse.Namespace) -> int:
     arguments.settings = settings
     put_trusted_on_path(arguments)
     run_dir, options = run_folder(arguments)
-    plan = _plan(arguments, run_dir, options)
+    branch = _branch(arguments, run_dir, options)
     record_id, how = _own_id(ids[0], run_dir, options) if ids else ("", "")
     if not record_id:
         wanted = _wanted(arguments, ids)
-        how, found = wanted.how, search(arguments, run_dir, options, plan, wanted)
+        how, found = wanted.how, search(arguments, run_dir, options, None if branch is None else branch.plan, wanted)
         if ids and not found:
             raise UsageError(
                 f"{ids[0]!r} is not the id of a record, and {wanted.none}. {ID_FORMAT}; "
@@ -75,7 +81,7 @@ def execute(arguments: argparse.Namespace) -> int:
             print_matches(arguments, found, wanted)
             return 0
         record_id = found[0].id
-    account = _account(record_id, run_dir, options, plan)
+    account = _account(record_id, run_dir, options, branch)
     if arguments.json:
         print_json(_as_json(account, how))
     else:
@@ -108,12 +114,13 @@ def _wanted(arguments: argparse.Namespace, ids: Sequence[str]) -> Wanted:
     return with_field(name, value)
 
 
-def _plan(arguments: argparse.Namespace, run_dir: str, options: dict[str, Any]) -> Plan | None:
-    """Return the plan of the run; `None`, with a warning, if the recipe is not available."""
-    from thresher.core.planning.plan import PlanSettings, make_plan
+def _branch(arguments: argparse.Namespace, run_dir: str, options: dict[str, Any]) -> Branch | None:
+    """Return the pipeline of the run; `None`, with a warning, if the recipe is not available."""
+    from thresher.inspect.account import planned
 
+    refuse_outlet(run_dir, options, "The run of the pipeline follows documents into its outlets: thresher why {run} ID")
     try:
-        return make_plan(load_saved_recipe(arguments, run_dir, options).pipeline(), PlanSettings(whole_records=True))
+        return planned(load_saved_recipe(arguments, run_dir, options).pipeline())
     except RefusedError as error:
         if arguments.recipe is not None or arguments.settings or arguments.trust:
             raise
@@ -121,12 +128,12 @@ def _plan(arguments: argparse.Namespace, run_dir: str, options: dict[str, Any]) 
         return None
 
 
-def _account(record_id: str, run_dir: str, options: dict[str, Any], plan: Plan | None) -> Account:
+def _account(record_id: str, run_dir: str, options: dict[str, Any], branch: Branch | None) -> Account:
     from thresher.inspect.account import AccountRequest, account_of
     from thresher.stages.io.finished_files import find_line
     from thresher.stages.text.judging.score_filter import judged_rules
 
-    return account_of(record_id, AccountRequest(run_dir, options, plan, judged_rules, find_line))
+    return account_of(record_id, AccountRequest(run_dir, options, branch, judged_rules, find_line))
 
 
 # -- the account ------------------------------------------------------------------------------------------------------
@@ -156,6 +163,7 @@ def _visit_lines(visit: Visit, wanted: str) -> list[str]:
     results = {
         "became": f"became {counted(len(visit.children), 'record')}: {', '.join(visit.children[:5])}",
         "dropped": "dropped",
+        "copied": f"passed, and copied to the outlet {visit.reason}",
         "sent": f"sent to the outlet {visit.reason}",
         "failed": f"fails: {visit.reason}",
         "set aside": visit.reason,
@@ -220,6 +228,7 @@ def _as_json(account: Account, how: str) -> dict[str, Any]:
                 "text": end.text,
                 "file": end.file,
                 "line": end.line,
+                "outlet": end.outlet or None,
                 "entry": None if end.entry is None else msgspec.to_builtins(end.entry),
             }
             for end in account.ends

@@ -78,6 +78,10 @@ class BucketSample(RankFilter):
             return [bounds, [quota_of(size, None, share) for size, share in zip(sizes, self.shares, strict=True)]]
         return [bounds, [quota_of(size, n, None) for size, n in zip(sizes, self.numbers or (), strict=True)]]
 
+    def limits(self, plan: Any) -> dict[str, Any]:
+        """Return how many documents of each bucket are kept."""
+        return {"kept of each bucket": plan[1]}
+
     def keeps(self, ranks: Rows, plan: Any) -> Any:
         """Return which documents are drawn from their buckets."""
         import numpy as np

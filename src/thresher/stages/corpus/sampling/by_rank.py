@@ -35,6 +35,10 @@ class RankFilter(GlobalSort):
         """Return which documents are kept, given their ranks from 0."""
         raise NotImplementedError
 
+    def limits(self, plan: Any) -> dict[str, Any]:
+        """Return what a dropped document is beyond, for its line among the dropped ones."""
+        raise NotImplementedError
+
     def phase_ends(self) -> tuple[PhaseWriter[Any], PhaseReader[Any]]:
         """Return the writer of sorted files, and the reader that drops documents."""
         return ShuffleWriter(self), RankReader(self)
@@ -68,6 +72,6 @@ class RankReader(SortReader):
             if len(rows):
                 gone = batch.pick(rows)
                 self.chart_batch(gone, edges, "dropped")
-                batch = batch.drop(rows, RULE, gone.values(self.stage.by), {"plan": plan})
+                batch = batch.drop(rows, RULE, gone.values(self.stage.by), self.stage.limits(plan))
             self.chart_batch(batch, edges, "kept")
             yield replace(item, task=batch)

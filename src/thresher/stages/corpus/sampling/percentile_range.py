@@ -44,3 +44,7 @@ class PercentileRange(RankFilter):
     def keeps(self, ranks: Rows, plan: Any) -> Any:
         """Return which documents are between the percentiles."""
         return (ranks >= plan[0]) & (ranks < plan[1])
+
+    def limits(self, plan: Any) -> dict[str, Any]:
+        """Return the percentiles."""
+        return {"low": self.low, "high": self.high}

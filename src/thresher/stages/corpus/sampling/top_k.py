@@ -48,3 +48,7 @@ class TopK(RankFilter):
     def keeps(self, ranks: Rows, plan: Any) -> Any:
         """Return which documents are among the first."""
         return ranks < plan
+
+    def limits(self, plan: Any) -> dict[str, Any]:
+        """Return how many documents are kept."""
+        return {"k": plan}
