@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.contract.item_records import ItemBatch, ItemReader, ItemWriter, encode_item
 from thresher import (
     DocumentBatch,
     GlobalShuffle,
@@ -296,11 +297,46 @@ def test_a_name_of_an_outlet_has_no_odd_characters() -> None:
         Pipeline("x").outlet("a/b")
 
 
-def test_other_records_than_documents_cannot_be_sent(tmp_path: Path) -> None:
-    from tests.contract.item_records import ItemBatch
+class DropWide(ProcessingStage[ItemBatch, ItemBatch]):
+    """Drops items."""
 
+    def process(self, task: ItemBatch) -> ItemBatch:
+        return task.drop([row for row, width in enumerate(task.columns["width"]) if width > 3], "wide")
+
+
+@pytest.mark.parametrize("drops_to", ["wide", None])
+def test_outlets_for_other_records_than_documents_are_refused_before_the_run(
+    tmp_path: Path, drops_to: str | None
+) -> None:
+    (tmp_path / "0.items").write_bytes(encode_item({"width": 7}, b"payload"))
+    stage = DropWide().with_(drops_to=drops_to) if drops_to else DropWide()
+    pipeline = Pipeline("items", stages=[ItemReader(str(tmp_path)), stage, ItemWriter(str(tmp_path / "out"))])
+    pipeline.outlet("wide").add_stage(JsonlWriter(str(tmp_path / "wide")))
+    with pytest.raises(PlanError, match="the outlet wide would get ItemBatch, but outlets take documents"):
+        pipeline.run(SerialExecutor(), progress="none")
+    assert not (tmp_path / "out").exists()
+
+
+def test_dropped_records_of_any_type_can_be_continued(tmp_path: Path) -> None:
+    items = b"".join(encode_item({"width": width}, b"payload") for width in range(10))
+    (tmp_path / "0.items").write_bytes(items)
+    pipeline = Pipeline("items", stages=[ItemReader(str(tmp_path)), DropWide(), ItemWriter(str(tmp_path / "out"))])
+    pipeline.outlet("dropped").add_stage(JsonlWriter(str(tmp_path / "wide")))
+    result = pipeline.run(SerialExecutor(), progress="none")
+    assert [document["width"] for document in documents(tmp_path / "wide")] == [4, 5, 6, 7, 8, 9]
+    assert result.outlets["dropped"].counts["written"] == result.counts["dropped"] == 6
+
+
+def test_other_records_than_documents_cannot_be_sent() -> None:
     with pytest.raises(TypeError, match="only documents"):
         ItemBatch.from_dicts([]).to("short", [])
+
+
+@pytest.mark.parametrize("stage", [GlobalShuffle(), TopK("width", k=1)], ids=lambda stage: stage.name)
+def test_other_records_than_documents_are_not_shuffled(tmp_path: Path, stage: Any) -> None:
+    pipeline = Pipeline("items", stages=[ItemReader(str(tmp_path)), stage, ItemWriter(str(tmp_path / "out"))])
+    with pytest.raises(PlanError, match=f"{stage.name} takes a DocumentBatch, but items before it gives an ItemBatch"):
+        pipeline.run(SerialExecutor(), progress="none")
 
 
 # -- recipes -----------------------------------------------------------------------------------------------------------

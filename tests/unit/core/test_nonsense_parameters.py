@@ -99,13 +99,18 @@ def needed(tmp_path: Path) -> dict[str, Any]:
         "share": 0.5,
         "weights": {"a": 2.5},
         "max_length": 100,
+        "edges": [0.5],
+        "shares": [0.5, 1],
+        "number": 1,
     }
 
 
 def arguments_of(entry: Entry, needed: dict[str, Any]) -> dict[str, Any]:
     also = {
+        "BucketSample": ["edges", "shares"],
         "HistogramFilter": ["histogram_file"],
         "PerExtensionFilter": ["metadata_file"],
+        "StratifiedSample": ["number"],
         "TokenCountFilter": ["tokenizer"],
         "TopK": ["k"],
         "UrlBlocklistFilter": ["domains"],

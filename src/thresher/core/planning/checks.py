@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 from thresher.core.outlets import KEPT_STREAMS, unknown_outlet
@@ -147,10 +147,26 @@ def check_keeps_scores(stages: Sequence[Stage]) -> None:
 
 
 def check_outlets(stages: Sequence[Stage], outlets: Collection[str]) -> None:
-    """Refuse stages that send what they drop to an outlet that the pipeline does not have."""
+    """Refuse stages that send what they drop to an outlet that the pipeline does not have, and outlets for other
+    records than documents."""
+    from thresher.core.documents.batch import DocumentBatch
+
     for stage in stages:
         if stage.drops_to is not None and (stage.drops_to not in outlets or stage.drops_to in KEPT_STREAMS):
             raise PlanError(unknown_outlet(stage.name, stage.drops_to, outlets))
+    sent_to = [name for name in outlets if name not in KEPT_STREAMS]
+    if not sent_to:
+        return
+    pairs = zip(stages[1:], _types_before(stages), strict=True)
+    others = [(stage, misfits(known, (DocumentBatch,))) for stage, known in pairs]
+    wrong = [(stage.drops_to, types) for stage, types in others if stage.drops_to is not None and types]
+    if not wrong and others and all(types for _, types in others):
+        wrong = [(sent_to[0], others[0][1])]
+    for name, types in wrong:
+        raise PlanError(
+            f"the outlet {name} would get {names_of(types)}, but outlets take documents (DocumentBatch) only; leave it "
+            f"out and keep what is dropped with dropped_to (--dropped-to), or make documents of the records before"
+        )
 
 
 def check_keeps_dropped(stages: Sequence[Stage]) -> None:
@@ -164,10 +180,9 @@ def check_keeps_dropped(stages: Sequence[Stage]) -> None:
 
 def check_task_types(stages: Sequence[Stage]) -> None:
     """Check that each stage takes all types of tasks that may reach it, and that they have the attributes it needs."""
-    known, outputs = declared_types(stages[0]).given, set(stages[0].outputs()[0])
-    for before, after in itertools.pairwise(stages):
+    outputs = set(stages[0].outputs()[0])
+    for (before, after), known in zip(itertools.pairwise(stages), _types_before(stages), strict=True):
         if isinstance(after, PhaseReader):
-            known = declared_types(after).given if after.creates else known
             continue
         taken = declared_types(after).taken
         wrong = misfits(known, taken)
@@ -179,8 +194,17 @@ def check_task_types(stages: Sequence[Stage]) -> None:
             )
         _check_attributes(after, known, outputs)
         outputs |= set(after.outputs()[0])
-        if not isinstance(after, PhaseWriter):
-            known = types_after(after, known)
+
+
+def _types_before(stages: Sequence[Stage]) -> Iterator[TaskTypes]:
+    """Yield the types of the tasks that may reach each stage but the first."""
+    known = declared_types(stages[0]).given
+    for stage in stages[1:]:
+        yield known
+        if isinstance(stage, PhaseReader):
+            known = declared_types(stage).given if stage.creates else known
+        elif not isinstance(stage, PhaseWriter):
+            known = types_after(stage, known)
 
 
 def _check_attributes(stage: Stage, known: TaskTypes, made: set[str]) -> None:

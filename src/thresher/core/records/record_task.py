@@ -272,7 +272,9 @@ class RecordTask(Task):
 
     def to(self, outlet: str, rows: Sequence[int] | Rows) -> Self:
         """Return the task without `rows`, which go to an outlet of the pipeline; only documents can, so far."""
-        raise TypeError(f"{type(self).__name__}.to: only documents can be sent to an outlet")
+        raise TypeError(
+            f"{type(self).__name__}.to: only documents can be sent to an outlet; make a DocumentBatch of it"
+        )
 
     def set_aside(self, rows: Sequence[int] | Rows, error: str, messages: Sequence[str]) -> Self:
         """Return the task without `rows`, which are quarantined."""
