@@ -219,6 +219,14 @@ def test_quarantined_records_and_scores_can_be_continued(corpus: Path, tmp_path:
     assert len(documents(tmp_path / "scores")) == ALL - 1
 
 
+def test_scores_of_a_pipeline_with_phases_are_refused_when_it_is_planned(corpus: Path, tmp_path: Path) -> None:
+    stages = [JsonlReader(str(corpus)), WordCountFilter(min_words=4), GlobalShuffle(), JsonlWriter(str(tmp_path / "a"))]
+    pipeline = Pipeline("kept", stages=stages)
+    pipeline.outlet("scores").add_stage(JsonlWriter(str(tmp_path / "scores")))
+    with pytest.raises(PlanError, match="leave keep_scores and the outlet scores out, or put GlobalShuffle into"):
+        SerialExecutor().plan(pipeline)
+
+
 def test_an_outlet_may_have_outlets(corpus: Path, tmp_path: Path) -> None:
     pipeline = Pipeline(
         "nested", stages=[JsonlReader(str(corpus)), SendMultiples("even", 2), JsonlWriter(str(tmp_path / "odd"))]

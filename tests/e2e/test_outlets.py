@@ -291,12 +291,13 @@ def test_audit_says_that_an_outlet_is_not_done(scene: Scene, capsys: pytest.Capt
     assert "the outlet short has not been run to its end" in capsys.readouterr().err
 
 
-def test_a_retry_is_refused_because_outlets_have_been_run(scene: Scene) -> None:
-    assert main(["run", str(scene.recipe), "--quiet"]) == 0
-    from thresher import load_recipe
-
-    pipeline = load_recipe(str(scene.recipe)).pipeline()
-    with pytest.raises(UsageError, match="could go to an outlet"):
+@pytest.mark.parametrize("outlet", ["short", "dropped", "quarantined"])
+def test_a_retry_is_refused_because_outlets_have_been_run(scene: Scene, outlet: str) -> None:
+    stages = [JsonlReader(str(scene.input)), WordCountFilter(min_words=4), JsonlWriter(str(scene.folder / "long"))]
+    pipeline = Pipeline("branched", stages=stages)
+    pipeline.outlet(outlet).add_stage(JsonlWriter(str(scene.folder / outlet)))
+    pipeline.run(SerialExecutor(), progress="none")
+    with pytest.raises(UsageError, match=rf"could go to an outlet \({outlet}\)"):
         retry_run(SerialExecutor(), pipeline, str(scene.folder / "long" / "_thresher"), RetryOptions())
 
 

@@ -116,6 +116,11 @@ def _retry(executor: Executor, pipeline: Pipeline, run_dir: str, options: RetryO
         progress=options.progress,
         recipe=options.recipe,
     )
+    if pipeline.outlets:
+        raise UsageError(
+            f"{run_dir}: a retried record could go to an outlet ({', '.join(pipeline.outlets)}), and these have been "
+            "run. Mend what failed, and run the pipeline again with --fresh"
+        )
     plan = executor.plan(pipeline, run_options)
     _refuse_other_stages(plan, run_dir, options)
     _refuse_unfinished(run_dir, options)
@@ -150,11 +155,6 @@ def _refuse_other_stages(plan: Plan, run_dir: str, options: RetryOptions) -> Non
         raise UsageError(
             f"{run_dir}: {plan.phase_writers[0].name} needs all documents, so records cannot be retried after it has "
             "put the others in order. Mend what failed, and run the pipeline again with --fresh"
-        )
-    if plan.outlets:
-        raise UsageError(
-            f"{run_dir}: a retried record could go to an outlet ({', '.join(plan.outlets)}), and these have been run. "
-            "Mend what failed, and run the pipeline again with --fresh"
         )
     facts = read_json(run_dir, "plan.json", options.storage_options)
     before = facts.get("stages") if isinstance(facts, dict) else None

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from thresher.core.arguments.options import RunOptions
 from thresher.core.files.filesystem import STANDARD_STREAM
-from thresher.core.outlets import DROPPED
+from thresher.core.outlets import DROPPED, SCORES
 from thresher.core.pipeline import Pipeline, Stage
 from thresher.core.planning.checks import Problems, check_initial_tasks, stage_problems
 from thresher.core.planning.plan import CHUNK_BYTES, Op, Plan, PlanSettings, make_plan
@@ -152,7 +152,7 @@ class Executor:
         options = options or RunOptions()
         settings = dataclasses.replace(
             self.limits().plan_settings(keep_dropped=options.dropped_to is not None or DROPPED in pipeline.outlets),
-            keep_scores=options.keep_scores,
+            keep_scores=options.keep_scores or SCORES in pipeline.outlets,
             known_scores=options.known_scores,
         )
         with_tasks = options.initial_tasks is not None

@@ -140,7 +140,7 @@ def check_keeps_scores(stages: Sequence[Stage]) -> None:
     if boundary is not None:
         raise PlanError(
             f"keep_scores: scores are kept with the units of the input, and {boundary.name} puts documents into other "
-            f"units; leave it out, or put {boundary.name} into a pipeline of its own"
+            f"units; leave keep_scores and the outlet scores out, or put {boundary.name} into a pipeline of its own"
         )
     if not any(rules_of(stage) for stage in stages):
         raise PlanError("keep_scores: no stage here finds scores; ScoreFilter and Score do. Leave it out")
