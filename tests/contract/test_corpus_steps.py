@@ -18,6 +18,8 @@ from thresher import (
     Copy,
     CorpusStatistics,
     GlobalShuffle,
+    GlobalSort,
+    GroupBy,
     Join,
     JsonlReader,
     JsonlWriter,
@@ -32,6 +34,7 @@ from thresher import (
     StratifiedSample,
 )
 from thresher.errors import UsageError
+from thresher.observe.summary import report_text
 
 FILES, ROWS = 4, 250
 ALL = FILES * ROWS
@@ -93,6 +96,26 @@ def test_every_step_gives_the_same_files_wherever_it_runs(
         for name in ("out", "expected")
     )
     assert found == expected
+
+
+CHARTED: dict[str, Callable[[], Any]] = {
+    "documents by percent of the random order, from": lambda: GlobalShuffle(),
+    "documents by source": lambda: Blend("source", {"web": 0.5}),
+    "documents by n, from": lambda: GlobalSort("n"),
+    "groups by documents, from": lambda: GroupBy("source"),
+    "joined documents by documents of a key, from": lambda: Join("words"),
+    "sequences by percent full, from": lambda: PackSequences(25, "words"),
+    "documents by characters, from": lambda: CorpusStatistics(),
+    "most frequent n-grams": lambda: NGramCounts(2),
+}
+
+
+@pytest.mark.parametrize("chart", CHARTED)
+def test_every_step_has_a_picture_in_the_report(corpus: Path, tmp_path: Path, chart: str) -> None:
+    result = run(corpus, tmp_path / "out", CHARTED[chart]())
+    charts = {name: bars for stage in result.to_dict()["stages"] for name, bars in stage.get("charts", {}).items()}
+    assert sum(bar["n"] for bar in charts[chart]) > 0
+    assert any(line.endswith(f": {chart}") for line in report_text(result.to_dict()).splitlines())
 
 
 # -- blending ----------------------------------------------------------------------------------------------------------

@@ -14,12 +14,14 @@ from thresher.core.records.record_task import Gathered
 from thresher.core.stage import CompositeStage, OrderedStage
 from thresher.errors import UsageError
 from thresher.stages.corpus.shuffle import BLOCKSIZE, ShuffleStage
+from thresher.stages.corpus.statistics.bins import chart_powers
 
 if TYPE_CHECKING:
     from thresher.core.records.record_ids import RecordIds
     from thresher.stages.corpus.place_ranges import Places
 
 _INCOMPLETE = "incomplete"
+_CHART = "joined documents by documents of a key, from"
 
 
 class Join(CompositeStage[DocumentBatch, DocumentBatch]):
@@ -78,6 +80,8 @@ class OpenDocument:
     """Its fields as JSON; `None` if there is no open document."""
     ids: RecordIds | None = None
     """Its id."""
+    size: int = 0
+    """How many documents it is made of."""
 
 
 class JoinNeighbours(OrderedStage[DocumentBatch, DocumentBatch]):
@@ -101,6 +105,7 @@ class JoinNeighbours(OrderedStage[DocumentBatch, DocumentBatch]):
 
         assert task.ids is not None, "documents of a run have ids"
         done: list[dict[str, bytes]] = []
+        sizes: list[int] = []
         first_rows: list[int] = []
         carried, merged = kept.ids if kept.fields is not None else None, 0
         for row, (key, line) in enumerate(zip(task.values(self.by), task.json_lines(), strict=True)):
@@ -109,21 +114,25 @@ class JoinNeighbours(OrderedStage[DocumentBatch, DocumentBatch]):
                 for name, value in fields.items():
                     kept.fields.setdefault(name, value)
                 merged += 1
+                kept.size += 1
                 continue
             if kept.fields is not None:
                 done.append(kept.fields)
-            kept.key, kept.fields = key, fields
+                sizes.append(kept.size)
+            kept.key, kept.fields, kept.size = key, fields, 1
             first_rows.append(row)
         if first_rows:
             kept.ids = task.pick(first_rows[-1:]).ids
         parts = [carried] * (carried is not None and bool(first_rows)) + [task.pick(first_rows[:-1]).ids]
         ids = RecordIds.concat([part for part in parts if part is not None])
+        chart_powers(self, _CHART, sizes)
         return self._joined(done, ids, merged)
 
     def end_unit(self, kept: OpenDocument) -> Gathered:
         """Return the document that is still open."""
         if kept.fields is None or kept.ids is None:
             return Gathered(DocumentBatch([]))
+        chart_powers(self, _CHART, [kept.size])
         done, kept.fields = [kept.fields], None
         return self._joined(done, kept.ids, 0)
 
