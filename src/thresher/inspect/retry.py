@@ -34,7 +34,7 @@ from thresher.ledger.folder.request import RunRequest, changed_parts
 from thresher.ledger.quarantine import archive_replaced, current_files, read_entries, retries_due
 from thresher.ledger.records import latest_retries, retry_id
 from thresher.ledger.stores.store import open_store
-from thresher.runtime.accounts import UnitState
+from thresher.runtime.accounts import UnitAccount
 from thresher.runtime.interrupts import Interrupts
 from thresher.runtime.run import RunAttempt, closing_attempt, plan_facts
 from thresher.runtime.work_list import WorkList, is_input_unit
@@ -335,7 +335,7 @@ class _CorrectingRecorder:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
 
-    def commit_here(self, unit: Unit, epoch: int, state: UnitState) -> Any:
+    def commit_here(self, unit: Unit, epoch: int, state: UnitAccount) -> Any:
         """Commit a unit of which nothing was written."""
         state.tally.add(self._corrections[unit.id])
         return self._inner.commit_here(unit, epoch, state)

@@ -73,7 +73,7 @@ class Accounts:
         record = self._recorder.commit_here(self._work.unit(action.unit), action.epoch, state)
         return UnitCommitted(action.unit, action.epoch, record)
 
-    def record_here(self, event: UnitCommitted, state: UnitState) -> UnitCommitted:
+    def record_here(self, event: UnitCommitted, state: UnitAccount) -> UnitCommitted:
         """Record a unit that an external engine ran and whose results it returned."""
         self._units.add(event.unit, state)
         record = self._recorder.commit_here(self._work.unit(event.unit), event.epoch, state)
@@ -124,7 +124,7 @@ class Accounts:
         if self._collects:
             self._collect(event, state)
 
-    def _collect(self, event: TaskDone | TaskEmitted | TaskParked, state: UnitState | None) -> None:
+    def _collect(self, event: TaskDone | TaskEmitted | TaskParked, state: UnitAccount | None) -> None:
         at_the_end = self._ends[self._op_of.get(event.task, 0)]
         positions = self._units.emitted(event.task, event.outputs, are_results=at_the_end)
         if state is not None:
@@ -160,7 +160,7 @@ class Accounts:
 
 
 @dataclass
-class UnitState:
+class UnitAccount:
     """Counts and results of one unit in one epoch."""
 
     epoch: int
@@ -177,7 +177,7 @@ class UnitTracker:
     """States of all units in flight, and the unit of each running task."""
 
     def __init__(self) -> None:
-        self._states: dict[str, UnitState] = {}
+        self._states: dict[str, UnitAccount] = {}
         self._tasks: dict[int, tuple[TaskRef, tuple[int, ...]]] = {}
         self._positions: dict[int, tuple[int, ...]] = {}
         self._children: dict[int, int] = {}
@@ -189,16 +189,16 @@ class UnitTracker:
             self._children.pop(ref.task, None)
             state = self._states.get(ref.unit)
             if state is None or state.epoch < ref.epoch:
-                self._states[ref.unit] = UnitState(ref.epoch)
+                self._states[ref.unit] = UnitAccount(ref.epoch)
 
     def requeued(self, action: Requeue) -> None:
         """Start a unit again under a new epoch."""
         if action.unit:
             state = self._states.get(action.unit)
             if state is None or state.epoch < action.epoch:
-                self._states[action.unit] = UnitState(action.epoch)
+                self._states[action.unit] = UnitAccount(action.epoch)
 
-    def state_of(self, task: int) -> UnitState | None:
+    def state_of(self, task: int) -> UnitAccount | None:
         """Return the state that a task counts towards; `None` if its epoch is outdated."""
         found = self._tasks.get(task)
         if found is None:
@@ -231,17 +231,17 @@ class UnitTracker:
         for task in action.tasks:
             self._positions.pop(task, None)
 
-    def add(self, unit: str, state: UnitState) -> None:
+    def add(self, unit: str, state: UnitAccount) -> None:
         """Add the state of a unit that an external engine ran."""
         self._states[unit] = state
 
-    def close(self, unit: str) -> UnitState:
+    def close(self, unit: str) -> UnitAccount:
         """Remove and return the state of a committed unit."""
-        return self._states.pop(unit, None) or UnitState(0)
+        return self._states.pop(unit, None) or UnitAccount(0)
 
-    def peek(self, unit: str) -> UnitState:
+    def peek(self, unit: str) -> UnitAccount:
         """Return the state of a unit that is about to be committed."""
-        return self._states.get(unit) or UnitState(0)
+        return self._states.get(unit) or UnitAccount(0)
 
 
 class LedgerRecorder:
@@ -258,7 +258,7 @@ class LedgerRecorder:
         """Delete old output now, and not before, for `mode="overwrite"` and `fresh`."""
         self._run.before_first_commit()
 
-    def commit_here(self, unit: Unit, epoch: int, state: UnitState) -> CommitRecord:
+    def commit_here(self, unit: Unit, epoch: int, state: UnitAccount) -> CommitRecord:
         """Commit a unit of which no worker holds any output: none was written."""
         if not self._writes and not state.quarantined:
             return _record(unit, self._run.attempt, state.tally)

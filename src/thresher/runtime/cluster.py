@@ -3,7 +3,7 @@
 
 On an event, `tally` is the `Tally` of the worker's `TaskReport` (also on `TaskEmitted` without outputs, which a backend
 may send while a long task runs, to show progress). On `UnitCommitted` it is the `CommitRecord` that the worker wrote;
-on one that is `whole`, in a pipeline without a writer, it is the `UnitState` of the unit.
+on one that is `whole`, in a pipeline without a writer, it is the `UnitAccount` of the unit.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from thresher.errors import RunFailedError, TooManyErrorsError
 from thresher.observe.event_log import Log
 from thresher.observe.metrics import Metrics
 from thresher.observe.progress import NoProgress, Progress, Snapshot
-from thresher.runtime.accounts import Accounts, UnitState
+from thresher.runtime.accounts import Accounts, UnitAccount
 from thresher.runtime.cluster import Cluster
 from thresher.runtime.error_watch import ErrorWatch
 from thresher.runtime.interrupts import Interrupts
@@ -142,7 +142,7 @@ class Driver:
     def _handle(self, event: ev.AnyEvent) -> None:
         if self._status is not None:
             return
-        if isinstance(event, ev.UnitCommitted) and isinstance(event.tally, UnitState):
+        if isinstance(event, ev.UnitCommitted) and isinstance(event.tally, UnitAccount):
             event = self._accounts.record_here(event, event.tally)
         t = time.monotonic() - self._started
         self._n += 1

@@ -33,7 +33,7 @@ from thresher.core.task import Task
 from thresher.core.unit import Unit
 from thresher.credentials import message_of
 from thresher.ledger.records import JOIN_PREFIX
-from thresher.runtime.accounts import UnitState
+from thresher.runtime.accounts import UnitAccount
 from thresher.runtime.cluster import Cluster, MemoryReading
 from thresher.runtime.executor import Executor, Limits, run_spec
 from thresher.runtime.orders import WorkerSetup
@@ -242,7 +242,7 @@ class EngineCluster:
         if work.record is not None:
             return [ev.UnitCommitted(unit_id, EPOCH, work.record, whole=True)]
         results: list[tuple[tuple[int, ...], Any]] = [((place,), result) for place, result in enumerate(work.results)]
-        page = UnitState(EPOCH, work.tally, work.quarantined, results)
+        page = UnitAccount(EPOCH, work.tally, work.quarantined, results)
         return [ev.UnitCommitted(unit_id, EPOCH, page, whole=True)]
 
     def _engine_ended(self, error: BaseException | None) -> None:

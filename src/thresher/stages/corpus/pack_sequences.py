@@ -11,7 +11,7 @@ from thresher.core.records.record_task import Gathered
 from thresher.core.stage import OrderedStage
 from thresher.errors import UsageError
 from thresher.stages.text.columns.chain import field_name
-from thresher.stages.text.columns.text_column import set_aside_without_text
+from thresher.stages.text.columns.not_text import set_aside_without_text
 from thresher.stages.text.segments.document_joiner import own_copy
 
 

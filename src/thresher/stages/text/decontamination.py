@@ -17,7 +17,7 @@ from thresher.core.stage import ProcessingStage
 from thresher.errors import UsageError
 from thresher.stages.text.columns.chain import field_name
 from thresher.stages.text.columns.list_file import missing_files
-from thresher.stages.text.columns.text_column import set_aside_without_text
+from thresher.stages.text.columns.not_text import set_aside_without_text
 from thresher.stages.text.evaluation_sets import EvaluationSets, build_index, index_key, named_sets
 
 if TYPE_CHECKING:

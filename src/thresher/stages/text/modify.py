@@ -11,7 +11,7 @@ from thresher.core.resources import WorkerMetadata
 from thresher.core.stage import ProcessingStage
 from thresher.errors import UsageError, with_article
 from thresher.stages.text.columns.chain import as_chain, chain_problems, field_name, per_link
-from thresher.stages.text.columns.text_column import set_aside_without_text
+from thresher.stages.text.columns.not_text import set_aside_without_text
 from thresher.stages.text.document_modifier import DocumentModifier, has_byte_test, has_edits
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from thresher.core.resources import NodeInfo, WorkerMetadata
 from thresher.core.stage import ProcessingStage
 from thresher.models.tokenizer import Tokenizer, check_tokenizer, load_tokenizer, tokenizer_problems
 from thresher.stages.text.columns.chain import field_name
-from thresher.stages.text.columns.text_column import set_aside_without_text
+from thresher.stages.text.columns.not_text import set_aside_without_text
 
 _CHUNK = 2**20
 """Number of characters that are tokenized at a time: the result takes many times their memory."""

@@ -12,7 +12,8 @@ from thresher.core.documents.batch import DocumentBatch
 from thresher.kernels.counts.text_counts import PADDING, Texts
 from thresher.kernels.edits.c4_trim import KEPT, UNDECIDED, Trimming, trim
 from thresher.stages.text.columns.late_texts import with_texts
-from thresher.stages.text.columns.text_column import Rows, TextColumn, set_aside_without_text, text_column
+from thresher.stages.text.columns.not_text import set_aside_without_text
+from thresher.stages.text.columns.text_column import Rows, TextColumn, text_column
 
 if TYPE_CHECKING:
     from thresher.stages.text.c4.quality import C4QualityFilter

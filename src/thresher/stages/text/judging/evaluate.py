@@ -16,15 +16,8 @@ import numpy.typing as npt
 
 from thresher.core.documents.batch import MOST_REMEMBERED, DocumentBatch, DroppedRows
 from thresher.core.scores import RuleDrops, Verdict, score_list
-from thresher.stages.text.columns.text_column import (
-    COLUMN,
-    RecordTexts,
-    Rows,
-    TextColumn,
-    plain_texts,
-    set_aside_without_text,
-    text_column,
-)
+from thresher.stages.text.columns.not_text import set_aside_without_text
+from thresher.stages.text.columns.text_column import COLUMN, RecordTexts, Rows, TextColumn, plain_texts, text_column
 from thresher.stages.text.judging.rule import ChainedRule, threshold_of
 
 Scores = npt.NDArray[Any] | list[Any]

@@ -13,7 +13,7 @@ from thresher.core.records.record_task import Gathered
 from thresher.core.stage import OrderedStage, ProcessingStage, SourceStage
 from thresher.errors import UsageError
 from thresher.stages.text.columns.chain import field_name
-from thresher.stages.text.columns.text_column import set_aside_without_text
+from thresher.stages.text.columns.not_text import set_aside_without_text
 
 APART = "segments-apart"
 """The error of segments whose document is already closed."""

@@ -10,7 +10,7 @@ from thresher.core.documents.batch import DocumentBatch
 from thresher.core.stage import ProcessingStage
 from thresher.errors import UsageError
 from thresher.stages.text.columns.chain import field_name
-from thresher.stages.text.columns.text_column import set_aside_without_text
+from thresher.stages.text.columns.not_text import set_aside_without_text
 
 if TYPE_CHECKING:
     from thresher.core.documents.records import RecordIds
