@@ -23,7 +23,7 @@ def permuted(numbers: npt.NDArray[np.int64], of: int, seed: int) -> npt.NDArray[
     of four, applied again to what falls outside."""
     half = np.uint64(max(1, ((of - 1).bit_length() + 1) // 2))
     mask = np.uint64((1 << int(half)) - 1)
-    keys = mixed(np.arange(1, _ROUNDS + 1, dtype=np.uint64) + np.uint64(seed % 2**63) * np.uint64(_ROUNDS + 1))
+    keys = mixed(np.arange(1, _ROUNDS + 1, dtype=np.uint64) + np.uint64(seed % 2**63 * (_ROUNDS + 1) % 2**64))
     found = numbers.astype(np.uint64)
     outside = np.arange(len(found))
     while len(outside):
