@@ -1,23 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
 """Stages that need the whole corpus, on two cores: a global shuffle against Ray Data, and a count by key against Ray
-Data, DuckDB and Polars; then time and memory of our shuffle at one, four and sixteen times the data.
+Data, DuckDB and Polars; then time, memory and disk of our shuffle at one, four and sixteen times the data.
 
 Start-up is included on all sides, every output is fresh, and ours keeps its ledger.
 """
 
 from __future__ import annotations
 
+import math
 import sys
 from pathlib import Path
 
 from corpus import corpus_folder, folder_bytes
+from disk_probe import DiskProbe, shuffled_bytes
 from harness import Command, compile_sources, interleave, options, scratch, thresher_run, warm_cache
 from peers import SCRIPTS, TABLES, available
 from ray_executor import several
 from tables import Spread, print_table, print_target, ratios, write_results
 
 RECIPES = {"shuffle": ("global shuffle", "shuffle"), "count": ("count by key", "count_by_key")}
-MEMORY = "1GB"
+MEMORY, MEMORY_BYTES = "1GB", 10**9
+MOST_DISK = 1.3
 GROWTH = (1, 4, 16)
 RAY = "Ray Data"
 
@@ -64,17 +67,37 @@ def _tables(source: Path) -> list[Command]:
 
 
 def _growth(corpus: Path, copies: tuple[int, ...]) -> dict[str, dict[str, float]]:
-    """Shuffle more and more data with the same memory, once each: time, and peak memory of all processes."""
-    found, rows = {}, []
+    """Shuffle more and more data with the same memory, once each: time, CPU time, peak memory, and disk in between."""
+    found: dict[str, dict[str, float]] = {}
+    rows = []
     for n in copies:
-        source = several(corpus, n)
-        command = thresher_run("thresher", "shuffle", source, scratch("corpus-growth"), "--memory", MEMORY)
-        (measured,) = interleave([command], 1, memory=True)["thresher"]
-        found[f"{n}x"] = {"bytes": folder_bytes(source), "wall_s": measured.wall_s, "peak": measured.peak_total_bytes}
-        rate = folder_bytes(source) / 1e6 / measured.wall_s
-        rows.append([f"{n}x", f"{measured.wall_s:.1f}", f"{rate:.0f}", f"{measured.peak_total_bytes / 1e6:.0f}"])
-    print_table(f"shuffle within {MEMORY}, once each", ["data", "s", "MB/s", "peak MB"], rows)
+        source, output = several(corpus, n), scratch("corpus-growth")
+        command = thresher_run("thresher", "shuffle", source, output, "--memory", MEMORY)
+        with DiskProbe(output) as probe:
+            (measured,) = interleave([command], 1, memory=True)["thresher"]
+        nbytes, disk = folder_bytes(source), probe.peak_phase_bytes / max(1, shuffled_bytes(output))
+        times = {"wall_s": measured.wall_s, "cpu_s": measured.cpu_s}
+        found[f"{n}x"] = {"bytes": nbytes, **times, "peak": measured.peak_total_bytes, "disk": disk}
+        shown = [f"{n}x", f"{measured.wall_s:.1f}", f"{measured.cpu_s:.1f}", f"{nbytes / 1e6 / measured.wall_s:.0f}"]
+        rows.append([*shown, f"{measured.peak_total_bytes / 1e6:.0f}", f"{disk:.2f}"])
+    print_table(f"shuffle within {MEMORY}, once each", ["data", "s", "CPU s", "MB/s", "peak MB", "disk"], rows)
+    _judge_growth(found)
     return found
+
+
+def _judge_growth(found: dict[str, dict[str, float]]) -> None:
+    """Compare each size with the smallest one, whose time may grow as n log n."""
+    first = next(iter(found.values()))
+    for name, one in found.items():
+        n = one["bytes"] / first["bytes"]
+        most = n * math.log(one["bytes"]) / math.log(first["bytes"])
+        for what, key in (("time", "wall_s"), ("CPU time", "cpu_s")) if n > 1 else ():
+            times = one[key] / first[key]
+            print_target(f"{name} data, times the {what}", f"at most {most:.1f}", times, times <= most)
+        share = one["peak"] / MEMORY_BYTES
+        print_target(f"{name} data, peak memory, share of the limit", "at most 1", share, share <= 1)
+        disk = one["disk"]
+        print_target(f"{name} data, disk, times what is shuffled", f"at most {MOST_DISK}", disk, disk <= MOST_DISK)
 
 
 if __name__ == "__main__":

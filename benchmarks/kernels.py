@@ -19,7 +19,7 @@ from corpus import corpus_folder
 from tables import Spread, print_table, print_target, write_results
 
 from thresher.kernels.build.cache import use_own_folder
-from thresher.kernels.counts.groups import COUNTS
+from thresher.kernels.counts import COUNTS
 from thresher.kernels.counts.text_counts import PADDING, Count, Rows, SharedCounts, Texts, load_group
 
 MB = 10**6

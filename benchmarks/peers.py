@@ -47,11 +47,29 @@ DATATROVE_RULES = Peer(
     "datatrove 0.10.1",
     (("datatrove[io]==0.10.1", "orjson", "zstandard", "regex", "spacy==3.8.18", "nltk", "tldextract"),),
 )
+DATATROVE_DEDUP = Peer(
+    "datatrove-dedup",
+    "datatrove 0.10.1",
+    (
+        (
+            "datatrove[io]==0.10.1",
+            "orjson",
+            "zstandard",
+            "regex",
+            "spacy==3.8.18",
+            "nltk",
+            "tokenizers",
+            "xxhash==3.5.0",
+        ),
+    ),
+)
 # torch comes first: as a mere dependency its build for GPUs would come along.
 NEMO = Peer("nemo", "NeMo Curator 1.4.0 on Xenna", (("torch==2.13.0",), ("nemo-curator[text_cpu]==1.4.0",)))
 DATA_JUICER = Peer("data_juicer", "Data-Juicer 1.6.1", (("torch==2.13.0",), ("py-data-juicer==1.6.1", "aiohttp")))
 TABLES = Peer("tables", "DuckDB and Polars", (("duckdb==2.0.0", "polars==2.1.0"),))
-ALL = (DATATROVE, DATATROVE_RULES, NEMO, DATA_JUICER, TABLES)
+RENSA = Peer("rensa", "a loop over rensa 0.5.0", (("rensa==0.5.0", "orjson"),))
+TEXT_DEDUP = Peer("text_dedup", "text-dedup 0.4.0", (("torch==2.13.0",), ("text-dedup==0.4.0",)))
+ALL = (DATATROVE, DATATROVE_RULES, DATATROVE_DEDUP, NEMO, DATA_JUICER, TABLES, RENSA, TEXT_DEDUP)
 
 
 def available(peer: Peer) -> bool:
@@ -77,11 +95,45 @@ def datatrove_rule_sets(source: Path, output: Path, suffix: str = "", workers: i
     return Command(DATATROVE_RULES.title + suffix, argv, output)
 
 
-def data_juicer_operators(source: Path, output: Path, suffix: str = "") -> Command:
-    """Data-Juicer with the operators of peer_scripts/data_juicer_operators.yaml in two processes."""
-    program, config = DATA_JUICER.python.with_name("dj-process"), SCRIPTS / "data_juicer_operators.yaml"
+def data_juicer_operators(
+    source: Path, output: Path, suffix: str = "", config_name: str = "data_juicer_operators"
+) -> Command:
+    """Data-Juicer with the operators of a file in peer_scripts, in two processes."""
+    program, config = DATA_JUICER.python.with_name("dj-process"), SCRIPTS / f"{config_name}.yaml"
     argv: list[str | Path] = [DATA_JUICER.python, program, "--config", config, "--dataset_path", source]
     return Command(DATA_JUICER.title + suffix, [*argv, "--export_path", output / "kept.jsonl"], output)
+
+
+def deduplications(method: str, source: Path, outputs: Callable[[str], Path]) -> list[tuple[Peer, Command]]:
+    """The commands of all tools that can do exact or fuzzy deduplication on CPUs."""
+    juicer = "data_juicer_exact" if method == "exact" else "data_juicer_minhash"
+    script = "datatrove_exact.py" if method == "exact" else "datatrove_minhash.py"
+    found = [
+        (DATA_JUICER, data_juicer_operators(source, outputs("data-juicer"), config_name=juicer)),
+        (DATATROVE_DEDUP, _script(DATATROVE_DEDUP, script, source, outputs("datatrove"), "2")),
+    ]
+    if method == "fuzzy":
+        output = outputs("text-dedup")
+        options = (
+            f"--path json --split train --cache_dir {output}/cache --output {output}/kept --column text --num_proc 2"
+        )
+        bands = "--ngram 5 --num_perm 260 --b 20 --r 13 --min_length 0"
+        files: list[str | Path] = ["--data_files", f"{source}/*.jsonl"]
+        argv: list[str | Path] = [
+            TEXT_DEDUP.python,
+            "-m",
+            "text_dedup.minhash",
+            *options.split(),
+            *bands.split(),
+            *files,
+        ]
+        found.append((TEXT_DEDUP, Command(TEXT_DEDUP.title, argv, output)))
+        found.append((RENSA, _script(RENSA, "rensa_loop.py", source, outputs("rensa"))))
+    return found
+
+
+def _script(peer: Peer, script: str, source: Path, output: Path, *more: str) -> Command:
+    return Command(peer.title, [peer.python, SCRIPTS / script, source, output, *more], output)
 
 
 def nemo_copy(source: Path, output: Path, first_result: Callable[[], bool] | None = None) -> Command:

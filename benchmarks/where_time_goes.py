@@ -32,7 +32,7 @@ from thresher.core.scores import JudgingStage
 from thresher.core.source import ReadContext
 from thresher.core.task import RawChunk
 from thresher.kernels.build.cache import use_own_folder
-from thresher.kernels.counts import groups, text_counts
+from thresher.kernels.counts import COUNTS, text_counts
 from thresher.kernels.counts.text_counts import Count, CountGroup, Rows, SharedCounts
 from thresher.stages.io.compression.content import Content
 from thresher.stages.io.compression.unpack import unpack
@@ -102,7 +102,7 @@ def main() -> None:
 def _timed_groups() -> list[TimedGroup]:
     """Put a stopwatch around every group that rules may ask for."""
     timed = []
-    for name, counts in groups.COUNTS.items():
+    for name, counts in COUNTS.items():
         if counts:
             group = TimedGroup(name, text_counts.load_group(name))
             text_counts._LOADED[name] = group

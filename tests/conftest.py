@@ -6,6 +6,7 @@ from __future__ import annotations
 import gc
 import itertools
 import os
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -21,7 +22,20 @@ settings.load_profile("steady")
 # Tests compile what they need, and leave no processes behind.
 os.environ["THRESHER_BACKGROUND_COMPILE"] = "0"
 
+# Images for containers often forbid Python to keep bytecode. Each of the thousands of processes that tests start would
+# then compile all modules of Thresher again, which takes as long as a small run.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
 _BUCKETS = itertools.count(1)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Give whole files to the processes that run tests, the long ones first."""
+    from tests.distribution import ByFile
+
+    return ByFile(config, log) if config.getvalue("dist") == "load" else None
 
 
 @pytest.fixture

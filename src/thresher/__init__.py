@@ -17,11 +17,10 @@ if TYPE_CHECKING:
     from thresher.backends.xenna import XennaExecutor
     from thresher.core.documents.batch import DocumentBatch
     from thresher.core.function_stage import processing_stage
-    from thresher.core.pipeline import Pipeline
+    from thresher.core.pipeline import Pipeline, RunResult
     from thresher.core.recipes.recipe import load_recipe
     from thresher.core.records.record_task import RecordTask
     from thresher.core.resources import NodeInfo, Resources, WorkerMetadata
-    from thresher.core.result import RunResult
     from thresher.core.stage import CompositeStage, ProcessingStage, SinkStage, SourceStage
     from thresher.core.task import EmptyTask, FileGroupTask, Task
     from thresher.errors import ThresherError
@@ -40,6 +39,15 @@ if TYPE_CHECKING:
     from thresher.stages.corpus.shuffle import ShuffleStage
     from thresher.stages.corpus.statistics.corpus_statistics import CorpusStatistics
     from thresher.stages.corpus.statistics.ngram_counts import NGramCounts
+    from thresher.stages.dedup.bloom import BloomDeduplication
+    from thresher.stages.dedup.exact import ExactDeduplication
+    from thresher.stages.dedup.fuzzy import FuzzyDeduplication
+    from thresher.stages.dedup.index import IndexWriter
+    from thresher.stages.dedup.lines import LineDeduplication
+    from thresher.stages.dedup.remove_listed import RemoveListed
+    from thresher.stages.dedup.semantic.semantic import SemanticDeduplication
+    from thresher.stages.dedup.substring import SubstringDeduplication
+    from thresher.stages.io.document_reader import DocumentReader
     from thresher.stages.io.jsonl.reader import JsonlReader
     from thresher.stages.io.jsonl.writer import JsonlWriter
     from thresher.stages.io.parquet.reader import ParquetReader
@@ -115,6 +123,7 @@ __all__ = [
     "AddId",
     "AlphaFilter",
     "Blend",
+    "BloomDeduplication",
     "BoilerPlateStringFilter",
     "BoilerPlateStringModifier",
     "BucketSample",
@@ -131,16 +140,19 @@ __all__ = [
     "DocumentFilter",
     "DocumentJoiner",
     "DocumentModifier",
+    "DocumentReader",
     "DocumentSplitter",
     "DocumentStatistics",
     "EllipsisFilter",
     "EmptyTask",
+    "ExactDeduplication",
     "FastTextLabelModifier",
     "FastTextLangId",
     "FastTextQualityFilter",
     "FileGroupTask",
     "Filter",
     "FineWebQualityFilter",
+    "FuzzyDeduplication",
     "GeneralCommentToCodeFilter",
     "GlobalShuffle",
     "GlobalSort",
@@ -149,10 +161,12 @@ __all__ = [
     "GroupBy",
     "HTMLBoilerplateFilter",
     "HistogramFilter",
+    "IndexWriter",
     "Join",
     "JsonlReader",
     "JsonlWriter",
     "LanguageFilter",
+    "LineDeduplication",
     "LineRemover",
     "LocalExecutor",
     "LongWordFilter",
@@ -184,6 +198,7 @@ __all__ = [
     "RecordTask",
     "ReduceStage",
     "RegexFilter",
+    "RemoveListed",
     "RepeatedLinesByCharFilter",
     "RepeatedLinesFilter",
     "RepeatedParagraphsByCharFilter",
@@ -196,6 +211,7 @@ __all__ = [
     "SamplerFilter",
     "Score",
     "ScoreFilter",
+    "SemanticDeduplication",
     "SerialExecutor",
     "ShuffleStage",
     "SinkStage",
@@ -203,6 +219,7 @@ __all__ = [
     "SourceStage",
     "Split",
     "StratifiedSample",
+    "SubstringDeduplication",
     "SubstringFilter",
     "SymbolsToWordsFilter",
     "Task",

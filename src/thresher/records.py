@@ -10,6 +10,7 @@ TYPE_CHECKING = False  # like `typing.TYPE_CHECKING`, without importing `typing`
 if TYPE_CHECKING:
     from typing import Any
 
+    from thresher.core.files.filesystem import open_piece
     from thresher.core.records.record_ids import RecordIds
     from thresher.core.records.record_task import RecordTask
     from thresher.core.source import FileFacts, ReadContext, RecordWriter, SourceItem, failed_record
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from thresher.stages.io.encoded_writer import EncodedWriter
     from thresher.stages.io.file_units import file_units
     from thresher.stages.io.file_writer import LocalFile
-    from thresher.stages.io.listing import open_piece
 
 __all__ = [
     "EncodedWriter",

@@ -9,17 +9,56 @@ input, except a `ControlSignal`. So user code is called like this:
         raise
     except BaseException as error:
         ... message_of(error) ...
+
+The signals Ctrl-C and SIGTERM are raised as classes of their own, so that a stage cannot raise them.
 """
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import signal
+import threading
 import traceback
+from collections.abc import Iterator
+from types import FrameType
 
 
 class ControlSignal(BaseException):
     """A signal that the framework raises to abort a call. It passes through stages and never counts as a stage
     failure."""
+
+
+TERMINATED = 143
+"""The exit code after SIGTERM."""
+
+
+class Interrupted(KeyboardInterrupt, ControlSignal):
+    """Raised on Ctrl-C. A `KeyboardInterrupt` that a stage raises itself is of another class."""
+
+
+class Terminated(SystemExit, ControlSignal):
+    """Raised on SIGTERM."""
+
+
+def raised_by(number: int) -> BaseException:
+    return Terminated(TERMINATED) if number == signal.SIGTERM else Interrupted()
+
+
+@contextlib.contextmanager
+def signals_raise(*numbers: signal.Signals) -> Iterator[None]:
+    """Make these signals raise `Interrupted` or `Terminated` inside the block; works in the main thread only."""
+
+    def received(number: int, frame: FrameType | None) -> None:
+        raise raised_by(number)
+
+    is_main = threading.current_thread() is threading.main_thread()
+    before = {number: signal.signal(number, received) for number in numbers} if is_main else {}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def error_text(error: BaseException) -> str:

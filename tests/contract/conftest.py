@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,10 +14,11 @@ from thresher import LocalExecutor, Pipeline, ProcessingStage, Resources, RunRes
 from thresher.core.stage import OrderedStage, SinkStage, SourceStage
 
 
-@pytest.fixture(scope="module", autouse=True)
-def ray_ends_with_its_module() -> Iterator[None]:
-    yield
-    end_ray()
+@pytest.hookimpl(trylast=True)  # after the fixtures of the test
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """End Ray with the last test of the suite: all share one."""
+    if nextitem is None or nextitem.path.parent != item.path.parent:
+        end_ray()
 
 
 class EveryStageOnADevice(LocalExecutor):

@@ -328,17 +328,18 @@ COMMANDS = [
     "quarantine",
     "retry",
     "rethreshold",
+    "compare",
+    "dedup",
     "replay",
     "simulate",
+    "top",
+    "dashboard",
+    "trace",
+    "monitor",
     "warm-up",
 ]
 PLANNED_COMMANDS = [
-    "compare",
-    "top",
-    "dashboard",
-    "monitor",
     "import",
-    "dedup",
 ]
 FLAGS = {
     "run": [
@@ -354,6 +355,12 @@ FLAGS = {
         "--keep-scores",
         "--dropped-to",
         "--no-ledger",
+        "--dashboard",
+        "--metrics-port",
+        "--metrics-host",
+        "--metrics-linger",
+        "--otel",
+        "--log-format",
         "--trust",
         "--allow-unsupported",
         "--quiet",
@@ -363,7 +370,9 @@ FLAGS = {
     "stages": ["--json"],
     "recipes": [],
     "init": [],
-    "report": [],
+    "report": ["--html", "--json"],
+    "compare": ["--json"],
+    "dashboard": ["--port", "--host", "--token", "--json"],
     "audit": ["--json"],
     "why": ["--text", "--trust", "--json"],
     "quarantine": ["--stage", "--error", "--limit", "--json"],
@@ -396,9 +405,13 @@ FLAGS = {
         "--svg",
         "--json",
     ],
+    "dedup": ["--executor", "--workers", "--memory", "--run-dir", "--fresh", "--dropped-to", "--quiet", "--json"],
+    "trace": ["--endpoint", "--file", "--attempt", "--tasks", "--json"],
+    "top": ["--once", "--json"],
+    "monitor": ["--target", "--prometheus-port", "--grafana-port", "--write-only"],
     "warm-up": ["--quiet", "--json"],
 }
-PLANNED_FLAGS = {"run": {"--metrics-port", "--dashboard"}}
+PLANNED_FLAGS: dict[str, set[str]] = {}
 EXIT_CODES = {
     "ThresherError": 1,
     "RunFailedError": 1,
@@ -415,7 +428,16 @@ EXIT_CODES = {
 }
 
 
-RUN_FILES = {"run.json", "recipe.yaml", "plan.json", "units.jsonl", "manifest.jsonl", "metrics.json", "report.json"}
+RUN_FILES = {
+    "run.json",
+    "recipe.yaml",
+    "plan.json",
+    "units.jsonl",
+    "manifest.jsonl",
+    "metrics.json",
+    "report.json",
+    "report.html",
+}
 LEDGER_KEYS = {"unit", "attempt", "read", "written", "dropped", "quarantined", "outputs"}
 OUTPUT_KEYS = {"path", "bytes", "records", "sha256"}
 QUARANTINE_KEYS = {"id", "source", "position", "stage", "error", "message", "traceback", "attempts", "record"}
@@ -446,7 +468,29 @@ ACTIONS = [
     "Resume",
     "Release",
     "Requeue",
+    "Rescale",
     "Commit",
     "Finish",
     "Fail",
 ]
+
+
+METRICS = {
+    "thresher_documents_total": {"stage", "direction"},
+    "thresher_bytes_total": {"stage", "direction"},
+    "thresher_dropped_total": {"stage", "reason"},
+    "thresher_quarantined_total": {"stage"},
+    "thresher_errors_total": {"stage", "reason"},
+    "thresher_retries_total": {"stage"},
+    "thresher_tasks_total": {"stage"},
+    "thresher_task_seconds_bucket": {"stage", "le"},
+    "thresher_queue_tasks": {"stage"},
+    "thresher_queue_bytes": {"stage"},
+    "thresher_workers": {"stage", "state"},
+    "thresher_busy_ratio": {"stage"},
+    "thresher_memory_bytes": set(),
+    "thresher_memory_limit_bytes": set(),
+    "thresher_gpu_memory_bytes": {"device"},
+    "thresher_progress_ratio": set(),
+    "thresher_eta_seconds": set(),
+}

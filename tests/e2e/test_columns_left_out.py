@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
+
+from thresher.cli.main import main
 
 RECIPE = """\
 name: left-out
@@ -19,15 +20,15 @@ stages:
 """
 
 
-def test_why_knows_columns_that_the_run_did_not_read(tmp_path: Path) -> None:
-    def thresher(*arguments: str) -> str:
-        command = [sys.executable, "-m", "thresher", *arguments]
-        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=90, check=True).stdout
-
+def test_why_knows_columns_that_the_run_did_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
     rows = {"text": ["some words of a text", "and of another"], "note": ["first remark", "second remark"]}
     pq.write_table(pa.table(rows), tmp_path / "in.parquet")
     (tmp_path / "recipe.yaml").write_text(RECIPE)
-    thresher("run", "recipe.yaml")
-    told = json.loads(thresher("why", "output", "--text", "second remark", "--json"))
+    assert main(["run", "recipe.yaml", "--quiet"]) == 0
+    assert main(["why", "output", "--text", "second remark", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
     assert told["id"].endswith(":r1")
     assert "second remark" in json.dumps(told["record"])

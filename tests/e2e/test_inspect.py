@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What happened to each document: `quarantine`, `retry`, `why` and `audit` as real processes on real runs."""
+"""What happened to each document: `quarantine`, `retry`, `why` and `audit` on real runs."""
 
 from __future__ import annotations
 
+import functools
 import gzip
 import json
 import signal
@@ -14,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.e2e import commands
 
 Thresher = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -63,19 +66,8 @@ COUNT = 400
 
 @pytest.fixture
 def thresher(tmp_path: Path) -> Thresher:
-    """Runs `thresher …` in a folder of its own, as a real process without a terminal."""
-
-    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "thresher", *arguments],
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            timeout=90,
-            check=False,
-        )
-
-    return run
+    """Runs `thresher …` in a folder of its own."""
+    return functools.partial(commands.thresher, tmp_path, "mending")
 
 
 def record(n: int) -> dict[str, Any]:

@@ -136,6 +136,13 @@ def test_an_interrupt_in_an_outlet_says_where_the_run_is(scene: Scene, capsys: p
     assert "the pipeline is done, and of its outlet half 1 of 1 units are done. Run" in capsys.readouterr().err
 
 
+def test_each_branch_begins_by_saying_what_it_gets(scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", str(scene.recipe), "--executor", "serial"]) == 0
+    found = [line for line in capsys.readouterr().err.splitlines() if "executor serial" in line]
+    assert ", branch 1/2, then short, " in found[0]
+    assert f", branch 2/2 with {3 * ROWS // 10} records, " in found[1]
+
+
 def test_a_lost_file_for_an_outlet_is_made_again(scene: Scene) -> None:
     fault = scene.folder / "long.full"
     fault.touch()

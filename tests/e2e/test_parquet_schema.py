@@ -114,7 +114,7 @@ def test_the_first_unit_settles_the_schema_also_when_it_ends_last(tmp_path: Path
         import time
 
         if batch.ids is not None and batch.ids.source_at(0)[1].endswith("0.jsonl"):
-            out, deadline = Path(str(tmp_path / "slow")), time.monotonic() + 60
+            out, deadline = Path(str(tmp_path / "slow")), time.monotonic() + 100
             while len(list((out / "_thresher" / "parts").glob("*.parquet"))) < len(UNITS) - 1:
                 assert time.monotonic() < deadline, "the other units were not committed"
                 time.sleep(0.01)

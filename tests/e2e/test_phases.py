@@ -313,6 +313,21 @@ def test_retry_says_why_it_cannot_add_records_after_the_others_are_in_order(scen
         retry_run(SerialExecutor(), scene.pipeline(scene.output), str(scene.output / "_thresher"), RetryOptions())
 
 
+def test_retry_names_the_command_that_starts_over(
+    scene: Scene, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recipe = tmp_path / "recipe.yaml"
+    stages = [f"JsonlReader: {{file_paths: {scene.input}}}", "GlobalShuffle", f"JsonlWriter: {{path: {scene.output}}}"]
+    recipe.write_text("name: shuffled\nstages:\n" + "".join(f"  - {stage}\n" for stage in stages))
+    assert main(["run", str(recipe), "--executor", "serial", "--quiet"]) == 0
+    recipe.unlink()
+    assert main(["retry", str(scene.output), "--executor", "serial"]) != 0
+    command = capsys.readouterr().err.strip().rsplit("start over: thresher ", 1)[1].split()
+    assert main([*command, "--executor", "serial", "--quiet"]) == 0
+    lines = [line for path in scene.output.glob("*.jsonl") for line in path.read_text().splitlines()]
+    assert len(lines) == ROWS
+
+
 def test_a_run_without_room_for_its_phases_is_refused_before_it_reads(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -323,3 +338,66 @@ def test_a_run_without_room_for_its_phases_is_refused_before_it_reads(
     assert ledger_units(scene.output) == []
     monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=size))
     assert scene.run(SerialExecutor()).counts["written"] == ROWS
+
+
+class Disk:
+    """A disk on which the free space changes from one look to the next."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *free: int) -> None:
+        self.free = list(free)
+        monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=self.free.pop(0)))
+
+
+def test_a_phase_without_room_for_its_output_is_refused_when_it_begins_and_goes_on_once_there_is_room(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    size = scene.input.stat().st_size
+    Disk(monkeypatch, size, size, size * 8 // 10)
+    with pytest.raises(
+        OutputRefusedError, match=r"phase 3 of this run will write about .* free on this disk\. Make room"
+    ):
+        scene.run(SerialExecutor())
+    assert not scene.files(scene.output)
+    before = ledger_units(scene.output)
+    Disk(monkeypatch, size * 11 // 10)
+    scene.run(SerialExecutor())
+    assert ledger_units(scene.output)[: len(before)] == before, "the first phases were not done again"
+    monkeypatch.undo()
+    scene.assert_complete()
+
+
+def test_a_phase_without_room_for_what_it_hands_on_is_refused(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    Disk(monkeypatch, scene.input.stat().st_size, 1000)
+    with pytest.raises(OutputRefusedError, match=r"phase 2 of this run will write about .* more, and 1\.0 kB are free"):
+        scene.run(SerialExecutor())
+
+
+def test_a_phase_that_drops_documents_is_not_refused(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    stages = [JsonlReader(str(scene.input)), TopK("n", k=10), JsonlWriter(str(scene.output))]
+    Disk(monkeypatch, scene.input.stat().st_size // 2)
+    assert Pipeline("few", stages=stages).run(SerialExecutor(), progress="none").counts["written"] == 10
+
+
+def test_joining_is_refused_where_there_is_no_room_for_the_joined_files(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Disk(monkeypatch, scene.input.stat().st_size, 100)
+    stages = [JsonlReader(str(scene.input), blocksize=300), GlobalShuffle(3, blocksize=30_000)]
+    with pytest.raises(OutputRefusedError, match=r"to join files of phase 1 takes .* kB, and 100 B are free"):
+        Pipeline("joins", stages=[*stages, JsonlWriter(str(scene.output))]).run(SerialExecutor(), progress="none")
+
+
+def test_documents_that_a_caller_gives_pass_through_phases(scene: Scene) -> None:
+    stages = [GlobalSort("n", descending=True), JsonlWriter(str(scene.output))]
+    rows = [{"n": n} for n in range(20)]
+    result = Pipeline("given", stages=stages).run(SerialExecutor(), initial_tasks=rows, progress="none")
+    written = "".join(Path(path).read_text() for path in result.output_paths)
+    assert [json.loads(line)["n"] for line in written.splitlines()] == list(range(20))[::-1]
+
+
+def test_bytes_of_documents_without_lines_are_known_when_the_next_phase_begins(tmp_path: Path) -> None:
+    rows = [{"n": n, "text": f"{n} " * 20_000} for n in range(20)]
+    stages = [GlobalShuffle(blocksize=100_000), ParquetWriter(str(tmp_path / "out"))]
+    result = Pipeline("large", stages=stages).run(SerialExecutor(), initial_tasks=rows, progress="none")
+    progress = json.loads(Path(result.run_dir or "", "metrics.json").read_text())
+    assert progress["bytes_listed"] > sum(len(str(row["text"])) for row in rows)

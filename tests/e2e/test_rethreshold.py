@@ -5,15 +5,15 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 import random
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
+
+from tests.e2e import commands
 
 OWN = """\
 from thresher import DocumentBatch, DocumentFilter, ProcessingStage
@@ -61,15 +61,7 @@ stages:
 
 
 def thresher(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "thresher", *arguments],
-        cwd=folder,
-        env=dict(os.environ),
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-    )
+    return commands.thresher(folder, "own", *arguments)
 
 
 def run(folder: Path, *arguments: str) -> dict[str, Any]:

@@ -82,7 +82,7 @@ def wait_until(happened: Callable[[], bool], what: str) -> None:
     deadline = time.monotonic() + PATIENCE_S
     while not happened():
         assert time.monotonic() < deadline, f"waited {PATIENCE_S:.0f} s for {what}"
-        time.sleep(0.005)
+        time.sleep(0.02)
 
 
 def wait_until_gone(processes: list[psutil.Process]) -> list[psutil.Process]:

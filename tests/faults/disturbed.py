@@ -53,6 +53,11 @@ SHAPES = {
         "  - GlobalShuffle: {seed: 1, blocksize: 20kB}\n  - {_target_: fragile.Touched}\n"
         "  - GlobalSort: {by: n, blocksize: 20kB}\n  - JsonlWriter",
     ),
+    "deduplication": RECIPE.format(stage="", writer="").replace(
+        "  - JsonlWriter",
+        "  - FuzzyDeduplication: {word_ngrams: 2, threshold: 0.7, verify: true}\n  - {_target_: fragile.Touched}\n"
+        "  - ExactDeduplication: {keep: longest}\n  - JsonlWriter",
+    ),
     "outlets": RECIPE.format(stage="", writer="")
     .replace("  - WordCountFilter", "  - Split: {outlet: half, share: 0.5}\n  - WordCountFilter")
     .replace("min_words: 6}", "min_words: 6, drops_to: short}")
@@ -70,7 +75,7 @@ outlets:
 }
 """Recipes: reader to writer in one call of a shared worker; or a stage with a worker of its own, whose batches cross
 shared memory, and output files that are joined from parts; or a stage whose calls have a limit; or a writer of two
-files per unit; or three phases; or two outlets, one of them with two phases."""
+files per unit; or three phases; or nine, of two deduplications; or two outlets, one of them with two phases."""
 
 
 @dataclass
@@ -182,7 +187,7 @@ class Attempt:
             if not self.alive():
                 return False
             assert time.monotonic() < deadline, f"waited {PATIENCE_S:.0f} s for {what}"
-            time.sleep(0.002)
+            time.sleep(0.01)
         return True
 
     def wait_for_files(self, at_least: int) -> None:
@@ -277,11 +282,11 @@ class Disturbed:
 
     def wait_until_gone(self) -> list[int]:
         """Processes of this run that do not end although their driver has."""
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + PATIENCE_S
         while left := self.left_processes():
             if time.monotonic() > deadline:
                 return left
-            time.sleep(0.005)
+            time.sleep(0.01)
         return []
 
     def left_processes(self) -> list[int]:
@@ -321,7 +326,8 @@ class Disturbed:
         return left
 
     def accounts(self) -> tuple[Any, ...]:
-        """What the run folder says of the finished run: manifest, counts, quarantine, units and their records."""
+        """What the run folder says of the finished run: manifest, counts, quarantine, units and their records, and
+        the clusters of a deduplication."""
         units = sorted(unit_in(line) for path in self._files("ledger") for line in path.read_bytes().splitlines())
         counts = json.loads((self.run_dir / "report.json").read_text())
         set_aside = [json.loads(line) for path in self._files("quarantine") for line in path.read_text().splitlines()]
@@ -332,6 +338,7 @@ class Disturbed:
             sorted((entry["id"], entry["stage"], entry["error"]) for entry in set_aside),
             units,
             [path.read_bytes() for folder in self.outputs()[2:] for path in folder.glob("_thresher/manifest.jsonl")],
+            [path.read_bytes() for path in self.run_dir.glob("clusters.parquet")],
         )
 
     def _files(self, folder: str) -> list[Path]:

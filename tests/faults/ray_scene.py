@@ -206,7 +206,10 @@ def make_input(folder: Path) -> Path:
     chance = random.Random(7)
     for number in range(FILES):
         words = [chance.choice(("grain", "chaff", "straw", "mill", "Mühle")) for _ in range(WORDS)]
-        lines = [json.dumps({"n": f"{number}-{n}", "text": " ".join(words[n:])}) for n in range(RECORDS)]
+        lines = [
+            json.dumps({"n": f"{number}-{n}", "source": f"source {n * n % 97}", "text": " ".join(words[n:])})
+            for n in range(RECORDS)
+        ]
         if number == 3:
             lines[RECORDS // 2] = BROKEN
         (folder / f"part-{number:02d}.jsonl").write_text("\n".join(lines) + "\n")

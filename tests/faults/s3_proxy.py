@@ -75,7 +75,7 @@ class FaultyProxy:
         self, method: str, path: str, headers: dict[str, str], body: bytes
     ) -> tuple[int, dict[str, str], bytes]:
         """What the server says."""
-        connection = http.client.HTTPConnection(str(self._server.hostname), self._server.port, timeout=30)
+        connection = http.client.HTTPConnection(str(self._server.hostname), self._server.port, timeout=100)
         try:
             connection.request(method, path, body or None, headers)
             answer = connection.getresponse()

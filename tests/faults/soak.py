@@ -16,7 +16,7 @@ from collections import Counter
 from pathlib import Path
 
 from tests.faults.disturbed import Scene, Tally
-from tests.faults.storms import storm
+from tests.faults.storms import STORMED, storm
 
 ROUND = 20
 """Kills between two lines of progress."""
@@ -28,6 +28,7 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=2000, help="how many processes to kill (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="of the random moments (default: %(default)s)")
     parser.add_argument("--minutes", type=float, default=None, help="stop earlier, after so many minutes")
+    parser.add_argument("--shape", action="append", choices=STORMED, help="disturb only such runs (default: all)")
     chosen = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that what was made is removed
     deadline = None if chosen.minutes is None else time.monotonic() + 60 * chosen.minutes
@@ -39,7 +40,9 @@ def main() -> int:
         rounds = 0
         while killed.total() < chosen.kills and (deadline is None or time.monotonic() < deadline):
             kills = min(ROUND, chosen.kills - killed.total())
-            who, wrong = storm(scene, Path(folder) / "storm", kills, seed=chosen.seed * 1_000_003 + rounds)
+            who, wrong = storm(
+                scene, Path(folder) / "storm", kills, chosen.seed * 1_000_003 + rounds, chosen.shape or STORMED
+            )
             killed += who
             tally.add(wrong)
             rounds += 1

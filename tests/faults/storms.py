@@ -11,11 +11,12 @@ import sys
 import time
 import uuid
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.faults.disturbed import Attempt, Disturbed, Scene, Tally
 
-STORMED = ("one-call", "own-workers", "phases", "outlets")
+STORMED = ("one-call", "own-workers", "phases", "deduplication", "outlets")
 """Shapes that random kills are tried on."""
 VICTIMS = ("worker", "worker", "worker", "all workers", "zygote", "driver", "driver")
 """Who may be killed, some more often than others."""
@@ -47,13 +48,15 @@ def wait_for_a_moment(attempt: Attempt, chance: random.Random) -> None:
     time.sleep(chance.uniform(0.0, 0.06))
 
 
-def storm(scene: Scene, folder: Path, kills: int, seed: int) -> tuple[Counter[str], Tally]:
+def storm(
+    scene: Scene, folder: Path, kills: int, seed: int, shapes: Sequence[str] = STORMED
+) -> tuple[Counter[str], Tally]:
     """Disturb one run after the other until so many processes were killed; who, and what went wrong."""
     chance = random.Random(seed)
     killed: Counter[str] = Counter()
     tally = Tally()
     while killed.total() < kills:
-        run = scene.disturbed(folder / uuid.uuid4().hex, chance.choice(STORMED))
+        run = scene.disturbed(folder / uuid.uuid4().hex, chance.choice(shapes))
         killed += kill_until_finished(run, chance)
         tally.add(run.differences())
         if run.tally.is_clean():

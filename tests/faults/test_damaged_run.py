@@ -20,8 +20,8 @@ stages:
   - JsonlWriter: {path: out}
 """
 RUN = ("run", "recipe.yaml", "--executor", "serial", "--keep-scores", "--dropped-to", "dropped", "--max-errors", "100%")
-NOT_PROVEN = ("lock", "events", "scores")
-"""What `audit` does not look into: `replay` reads events, `rethreshold` scores."""
+NOT_PROVEN = ("lock", "events", "scores", "report.html")
+"""What `audit` does not read: `replay` reads events, `rethreshold` scores; `report --html` draws the page again."""
 
 
 def truncated(path: Path) -> None:
@@ -76,7 +76,14 @@ def test_every_command_says_which_file_is_damaged(
     run_dir = place / "out/_thresher"
     entry = next((run_dir / "quarantine").iterdir()).read_text()
     serial = ("--executor", "serial")
-    commands = [("audit",), ("report",), ("quarantine",), ("replay",), ("why", json.loads(entry)["id"])]
+    commands = [
+        ("audit",),
+        ("report",),
+        ("report", "--html"),
+        ("quarantine",),
+        ("replay",),
+        ("why", json.loads(entry)["id"]),
+    ]
     commands += [("retry", *serial), ("rethreshold", "WordCountFilter.min_words=2", "--output", "more", *serial), RUN]
     names = sorted(str(path.relative_to(run_dir)) for path in run_dir.rglob("*") if path.is_file())
     assert len(names) >= 9

@@ -80,7 +80,7 @@ def test_a_killed_driver_is_followed_by_one_that_finishes(
         with (tmp_path / "stderr").open("wb") as err:
             return subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=err)
 
-    assert start("calm", 0.0).wait(60) == 0
+    assert start("calm", 0.0).wait(100) == 0
     for done in sorted(chance.sample(range(1, UNITS - 4), 2)):
         driver = start("out", 0.05)
         wait_until(lambda: len(objects(s3_options, bucket, "out")) >= done, f"{done} files")  # noqa: B023 at once
@@ -91,7 +91,7 @@ def test_a_killed_driver_is_followed_by_one_that_finishes(
         driver.wait()
         wait_until_gone(below)
     last = start("out", 0.0)
-    assert last.wait(60) == 0, (tmp_path / "stderr").read_text()
+    assert last.wait(100) == 0, (tmp_path / "stderr").read_text()
 
     assert objects(s3_options, bucket, "out") == objects(s3_options, bucket, "calm")
     assert unfinished_uploads(s3_options, bucket) == []

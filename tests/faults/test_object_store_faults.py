@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.faults.conftest import wait_until
+from tests.faults.conftest import PATIENCE_S, wait_until
 from tests.faults.s3_proxy import Fault, Kind, faulty_proxy, once_each, seeded_plan
 from tests.unit.ledger.runs import commit, commit_all, lines_of, request, units, whole_run
 from thresher import JsonlReader, JsonlWriter, LocalExecutor, Pipeline
@@ -210,7 +210,7 @@ def _is_stopped(pid: int) -> bool:
 
 def go_on(process: subprocess.Popen[str]) -> tuple[int, str]:
     process.send_signal(signal.SIGCONT)
-    _, said = process.communicate(timeout=30)
+    _, said = process.communicate(timeout=PATIENCE_S)
     return process.returncode, said
 
 

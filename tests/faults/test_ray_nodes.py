@@ -3,16 +3,19 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from tests.faults.disturbed import digests
 from tests.faults.ray_scene import (
+    BROKEN,
     UNIT,
     UNITS,
     RayNodes,
@@ -24,8 +27,9 @@ from tests.faults.ray_scene import (
     nodes_by_payloads,
     units_by_node,
 )
-from thresher import GlobalShuffle, ProcessingStage, Resources, WorkerMetadata
+from thresher import GlobalShuffle, GroupBy, ProcessingStage, Resources, WorkerMetadata
 from thresher.backends.ray import RayExecutor
+from thresher.ledger.records import JOIN_PREFIX
 from thresher.runtime.processes.worker_process import PAYLOAD_LOST
 
 pytest.importorskip("ray", reason="ray is not installed; `make all-extras` adds it")
@@ -111,6 +115,42 @@ def test_a_node_that_is_lost_in_the_second_phase_costs_nothing_that_was_committe
     assert len(committed) >= UNITS, "the first phase, and a part of the second"
     assert not committed & again
     assert not list((scene.output / "_thresher").glob("phases/*"))
+
+
+def test_a_count_by_key_is_exact_on_several_nodes_and_within_the_memory_of_each(
+    nodes: RayNodes, scene: RayScene
+) -> None:
+    nodes.need(2)
+    memory = psutil.Process().memory_info().rss + 900 * 10**6  # the driver is this process
+    scene.before = (scene.visited(),)
+    count = GroupBy("source", {"documents": "count", "size": "sum(characters)"}, blocksize="64kB")
+
+    def let_all_take_part() -> None:
+        scene.wait_for_visits(nodes=3)
+        scene.go()
+
+    with scene.meanwhile(let_all_take_part):
+        result = scene.run(RayExecutor(address=nodes.address, memory=memory), count)
+    assert_same_as_local(scene, result, count)
+    assert len(digests(scene.output)) > 3, "the groups are in several files"
+
+    expected: dict[str, tuple[int, int]] = {}
+    for document in documents_of(scene.input):
+        documents, size = expected.get(document["source"], (0, 0))
+        expected[document["source"]] = documents + 1, size + len(document["text"])
+    written = documents_of(scene.output)
+    assert len(written) == len(expected)
+    assert {group["source"]: (group["documents"], group["size"]) for group in written} == expected
+
+    log = scene.log()
+    joined = {line["unit"] for line in lines_of(log, "UnitCommitted") if line["unit"].startswith(JOIN_PREFIX)}
+    assert joined, "files between the phases were joined"
+    assert 0 < result.peak_memory_bytes <= memory
+
+
+def documents_of(folder: Path) -> list[dict[str, Any]]:
+    lines = [line for path in folder.glob("*.jsonl") for line in path.read_text().splitlines()]
+    return [json.loads(line) for line in lines if line != BROKEN]
 
 
 def started_before(log: list[dict[str, Any]], n: int) -> set[str]:

@@ -168,8 +168,7 @@ class SerialCluster:
 
     def _calls_of(self, action: act.Dispatch) -> Iterator[SerialCall]:
         assert self._worker is not None
-        plan = self._worker.plan
-        size = plan.tasks_per_call(plan.ops[action.op])
+        size = self._worker.tasks_per_call[action.op]
         for start in range(0, len(action.tasks), size):
             refs = action.tasks[start : start + size]
             # A call for several tasks cannot pause halfway, so it never parks.

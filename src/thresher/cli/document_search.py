@@ -41,7 +41,7 @@ class Wanted:
     rows: Rows
     """Finds the records in a batch."""
     how: str
-    """How a record was found, for display after "found"."""
+    """Way in which a record was found, for display after "found"."""
     none: str
     """Message if nothing was found."""
 

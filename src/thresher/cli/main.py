@@ -8,6 +8,7 @@ A command is a module of `cli.commands` with `DESCRIPTION`, `PLANNED_FLAGS`, `ad
 from __future__ import annotations
 
 import importlib
+import itertools
 import signal
 import sys
 from collections.abc import Sequence
@@ -15,6 +16,7 @@ from typing import Any
 
 from thresher.cli.printing import (
     flush_results,
+    log_as_json,
     make_streams_usable,
     print_error,
     print_json,
@@ -24,7 +26,7 @@ from thresher.cli.printing import (
 )
 from thresher.credentials import error_line, print_traceback
 from thresher.errors import RunFailedError, ThresherError, UsageError, nearest
-from thresher.runtime.interrupts import TERMINATED, signals_raise
+from thresher.stage_errors import TERMINATED, signals_raise
 from thresher.version import __version__
 
 COMMANDS: dict[str, str] = {
@@ -39,20 +41,19 @@ COMMANDS: dict[str, str] = {
     "quarantine": "list the quarantined records, and why they failed",
     "retry": "process quarantined records again; their output is added to the rest",
     "rethreshold": "write the output of a run with other thresholds, from its saved scores",
+    "compare": "show what is different in two runs",
+    "dedup": "remove duplicates from a data set, or show those of a run",
     "replay": "check that the event log of a run leads to the same decisions again",
     "simulate": "predict a run on other machines: time, bottleneck, cost",
+    "top": "watch a running run from another terminal",
+    "dashboard": "show a live or finished run in the browser",
+    "trace": "send what a run did, and when, to an OpenTelemetry collector",
+    "monitor": "write the configuration of Prometheus and Grafana for runs, and start them",
     "warm-up": "compile all text rules for this machine now, so that no run waits for it",
 }
 """Commands and their summaries; the module of each has `_` instead of `-`."""
 
-PLANNED = (
-    "compare",
-    "top",
-    "dashboard",
-    "monitor",
-    "import",
-    "dedup",
-)
+PLANNED = ("import",)
 """Commands that are planned; their names are reserved."""
 
 INTERRUPTED = 130
@@ -65,6 +66,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     # With --json, errors are printed as one JSON object too.
     wants_json = "--json" in arguments
+    log_as_json("--log-format=json" in arguments or ("--log-format", "json") in itertools.pairwise(arguments))
     try:
         with signals_raise(signal.SIGINT, signal.SIGTERM):
             code = _dispatch(arguments)

@@ -79,19 +79,37 @@ def print_json(value: Any, stream: TextIO | None = None) -> None:
     print_result(_UNSAFE_IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text), stream)
 
 
+_logs_json = False
+
+
+def log_as_json(wanted: bool) -> None:
+    """Make errors, warnings and notes lines of JSON from now on, or texts again."""
+    global _logs_json
+    _logs_json = wanted
+
+
 def print_error(text: str) -> None:
     """Print an error on stderr."""
-    _to_stderr(f"{painted('thresher: error:', _RED, sys.stderr)} {text}")
+    _tell("error", painted("thresher: error:", _RED, sys.stderr), text)
 
 
 def print_warning(text: str) -> None:
     """Print a warning on stderr."""
-    _to_stderr(f"{painted('thresher: warning:', _YELLOW, sys.stderr)} {text}")
+    _tell("warning", painted("thresher: warning:", _YELLOW, sys.stderr), text)
 
 
 def print_note(text: str) -> None:
     """Print a note on stderr."""
-    _to_stderr(f"thresher: {text}")
+    _tell("info", "thresher:", text)
+
+
+def _tell(level: str, label: str, text: str) -> None:
+    if not _logs_json:
+        _to_stderr(f"{label} {text}")
+        return
+    from thresher.observe.json_lines import log_line
+
+    _to_stderr(log_line("message", level, time.time(), text=redacted(text)).rstrip("\n"))
 
 
 def heading(text: str) -> str:

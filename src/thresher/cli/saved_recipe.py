@@ -17,6 +17,12 @@ MAX_BYTES = 1_000_000
 def add_run_argument(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of commands that inspect a run."""
     parser.add_argument("run", metavar="RUN", help="a run folder, an output folder, or a run id")
+    add_storage_argument(parser)
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def add_storage_argument(parser: argparse.ArgumentParser) -> None:
+    """Add the argument for opening URLs."""
     parser.add_argument(
         "--storage-option",
         metavar="KEY=VALUE",
@@ -24,7 +30,6 @@ def add_run_argument(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="how to open a URL, as fsspec takes it, such as endpoint_url=…; may be given several times",
     )
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
 def add_saved_recipe_arguments(parser: argparse.ArgumentParser) -> None:

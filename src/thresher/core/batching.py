@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from thresher.core.stage_context import context_of
+from thresher.core.tally import context_of
 from thresher.errors import UsageError
 from thresher.stage_errors import is_out_of_memory
 

@@ -9,7 +9,8 @@ where it was interrupted.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
 
 from thresher.errors import UsageError, nearest
 
@@ -43,3 +44,33 @@ def unknown_outlet(stage: str, name: str, outlets: Collection[str]) -> str:
         f"{stage} sends documents to the outlet {name!r}, which the pipeline does not have.{nearest(name, outlets)} "
         f"{known}. Add it: pipeline.outlet({name!r}), or `outlets: {{{name}: [...]}}` in a recipe"
     )
+
+
+class Branch(NamedTuple):
+    """A pipeline or one of its outlets, as the progress of a run shows it."""
+
+    name: str
+    """Name of the pipeline or of the outlet."""
+    depth: int = 0
+    """0 for the pipeline, 1 for its outlets, 2 for outlets of these."""
+    sent: int | None = None
+    """Records that were sent there; `None` if that is not known."""
+    written: int | None = None
+    """Records in its output; `None` until it is done."""
+
+
+def running_branch(branches: Sequence[Branch]) -> int:
+    """Return the number of the branch that runs: they run one after the other, as they are listed."""
+    return next((number for number, branch in enumerate(branches) if branch.written is None), len(branches) - 1)
+
+
+def with_sent(branches: Sequence[Branch], sent: Mapping[str, int]) -> list[Branch]:
+    """Return the branches with what the one that runs has sent to its outlets so far."""
+    running = running_branch(branches)
+    found = list(branches)
+    for number, branch in enumerate(branches[running + 1 :], start=running + 1):
+        if branch.depth <= branches[running].depth:
+            break
+        if branch.depth == branches[running].depth + 1 and branch.name != SCORES:
+            found[number] = branch._replace(sent=sent.get(branch.name, 0))
+    return found

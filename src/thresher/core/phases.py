@@ -39,6 +39,10 @@ class PhaseFolder(NamedTuple):
     """Options for opening URLs."""
     phase: int
     """Index of the phase that reads them, counted from 0."""
+    earlier: Sequence[PhaseFile] = ()
+    """Files of the phase that `PhaseReader.reaches_back` names, in the order of their units."""
+    publish: Callable[[str, str], None] = lambda path, name: None
+    """Copies one of the files to the run folder under a name, where it stays."""
 
     def unit(self, number: int, pieces: Sequence[Piece], nbytes: int, stem: str) -> Unit:
         """Return the `number`-th unit of the phase that reads the files; `stem` begins the name of its output."""
@@ -57,11 +61,13 @@ class PhaseWriter(SinkStage[In, Task]):
     path = ""
     merges: ClassVar[bool] = False
     """True if records become part of a result, so that they count as merged; otherwise the next phase gives them."""
+    intermediate: ClassVar[bool] = False
+    """True if it is given something else than the records of the pipeline; these then come in a later phase."""
     buffer_bytes: int = 32 * 2**20
     """Bytes of records that the writer of one unit may hold; the planner sets it by the memory limit."""
 
     most_files: int = 0
-    """How many files the next phase reads well. If there are more, neighbouring ones are joined first (`join_parts`),
+    """Most files that the next phase reads well. If there are more, neighbours are joined first (`join_parts`),
     in rounds, as units of their own. 0: any number, and none are joined."""
     _prepared: tuple[Any, Any] | None = None
     """The batch that was prepared last, and what was prepared of it."""
@@ -90,11 +96,24 @@ class PhaseReader(SourceStage[Out]):
 
     creates: ClassVar[bool] = False
     """True if it gives new records; otherwise those that its `PhaseWriter` was given."""
+    intermediate: ClassVar[bool] = False
+    """True if it gives something else than the records of the pipeline, to an `intermediate` writer."""
+    keeps_all: ClassVar[bool] = False
+    """True if it gives each record that it reads, unchanged."""
+    reaches_back: int = 1
+    """It reads the files of the phase before, and if this is above 1 also those of the phase so many before."""
     buffer_bytes: int = 32 * 2**20
     """Bytes of records that may be held at a time; the planner sets it by the memory limit. What is read must not
     depend on it."""
     storage_options: dict[str, Any] | None = None
     """Options for opening the files if they are behind a URL; the planner takes them from the writer of the run."""
+
+    def recorded_drop(self, run_dir: str, record_id: str, storage_options: StorageOptions) -> tuple[str, Any] | None:
+        """Return the rule and the score with which a finished run dropped a record here, if its run folder says so.
+
+        `thresher why` asks, since the records of a whole corpus cannot be looked at again for one of them.
+        """
+        return None
 
     def list_phase(self, done: PhaseFolder) -> list[Unit]:
         """Return the units in the files of the phase before. The result depends on these files alone."""
@@ -117,3 +136,24 @@ class PhaseStage(CompositeStage[In, Out]):
 def phase_starts(stages: Sequence[Any]) -> list[int]:
     """Return the index of the first stage of each phase."""
     return [0, *(number for number, stage in enumerate(stages) if number and isinstance(stage, PhaseReader))]
+
+
+def last_readers(stages: Sequence[Any]) -> tuple[int, ...]:
+    """Return, for each phase that hands files on, the last phase that reads them: they are removed when it is done."""
+    readers = [stages[start] for start in phase_starts(stages)]
+    last = list(range(1, len(readers)))
+    for phase, reader in enumerate(readers):
+        if isinstance(reader, PhaseReader) and reader.reaches_back > 1:
+            last[phase - reader.reaches_back] = max(last[phase - reader.reaches_back], phase)
+    return tuple(last)
+
+
+def copying_phases(stages: Sequence[Any]) -> tuple[int, ...]:
+    """Return the phases that write all records as they read them: there is nothing between the reader and writer."""
+    starts = enumerate(phase_starts(stages))
+    pairs = ((phase, stages[start : start + 2]) for phase, start in starts)
+    return tuple(
+        phase
+        for phase, (reader, *after) in pairs
+        if isinstance(reader, PhaseReader) and reader.keeps_all and after and isinstance(after[0], SinkStage)
+    )

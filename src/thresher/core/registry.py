@@ -21,15 +21,18 @@ _IO = "thresher.stages.io"
 _TEXT = "thresher.stages.text"
 _RULES = f"{_TEXT}.rules"
 _CORPUS = "thresher.stages.corpus"
+_DEDUP = "thresher.stages.dedup"
 
 _BUILT_IN: dict[Kind, dict[str, str]] = {
     "reader": {
+        "DocumentReader": f"{_IO}.document_reader:DocumentReader",
         "JsonlReader": f"{_IO}.jsonl.reader:JsonlReader",
         "ParquetReader": f"{_IO}.parquet.reader:ParquetReader",
     },
     "writer": {
         "JsonlWriter": f"{_IO}.jsonl.writer:JsonlWriter",
         "ParquetWriter": f"{_IO}.parquet.writer:ParquetWriter",
+        "IndexWriter": f"{_DEDUP}.index:IndexWriter",
     },
     "stage": {
         "Score": f"{_TEXT}.judging.score_filter:Score",
@@ -64,6 +67,13 @@ _BUILT_IN: dict[Kind, dict[str, str]] = {
         "PackSequences": f"{_CORPUS}.pack_sequences:PackSequences",
         "CorpusStatistics": f"{_CORPUS}.statistics.corpus_statistics:CorpusStatistics",
         "NGramCounts": f"{_CORPUS}.statistics.ngram_counts:NGramCounts",
+        "BloomDeduplication": f"{_DEDUP}.bloom:BloomDeduplication",
+        "ExactDeduplication": f"{_DEDUP}.exact:ExactDeduplication",
+        "FuzzyDeduplication": f"{_DEDUP}.fuzzy:FuzzyDeduplication",
+        "LineDeduplication": f"{_DEDUP}.lines:LineDeduplication",
+        "SemanticDeduplication": f"{_DEDUP}.semantic.semantic:SemanticDeduplication",
+        "SubstringDeduplication": f"{_DEDUP}.substring:SubstringDeduplication",
+        "RemoveListed": f"{_DEDUP}.remove_listed:RemoveListed",
     },
     "filter": {
         "C4ParagraphFilter": f"{_RULES}.lines.paragraphs:C4ParagraphFilter",
@@ -138,7 +148,7 @@ PUBLIC_NAMES: dict[str, str] = {
     "NodeInfo": "thresher.core.resources:NodeInfo",
     "WorkerMetadata": "thresher.core.resources:WorkerMetadata",
     "Pipeline": "thresher.core.pipeline:Pipeline",
-    "RunResult": "thresher.core.result:RunResult",
+    "RunResult": "thresher.core.pipeline:RunResult",
     "LocalExecutor": "thresher.backends.local:LocalExecutor",
     "SerialExecutor": "thresher.backends.serial:SerialExecutor",
     "RayExecutor": "thresher.backends.ray:RayExecutor",
@@ -167,7 +177,7 @@ RECORD_NAMES: dict[str, str] = {
     "EncodedWriter": f"{_IO}.encoded_writer:EncodedWriter",
     "LocalFile": f"{_IO}.file_writer:LocalFile",
     "file_units": f"{_IO}.file_units:file_units",
-    "open_piece": f"{_IO}.listing:open_piece",
+    "open_piece": "thresher.core.files.filesystem:open_piece",
 }
 """Names that `from thresher.records import …` offers."""
 

@@ -22,6 +22,17 @@ SCORE = "score:"
 """Prefix of the memo keys under which a batch caches scores."""
 
 
+class Bound(NamedTuple):
+    """One end of the range of scores that a rule keeps; the bound itself is kept."""
+
+    side: str
+    """`low` or `high`."""
+    value: float
+    """The bound."""
+    parameter: str
+    """Parameter of the stage that sets it; empty if none does alone."""
+
+
 @dataclass(frozen=True)
 class ScoredRule:
     """One rule of a filter stage."""
@@ -34,6 +45,8 @@ class ScoredRule:
     """Column that the rule reads."""
     score_field: str | None
     """Column that receives the scores, if any."""
+    bounds: tuple[Bound, ...] | None = None
+    """The bounds that decide alone what is kept: none if everything is. `None` if something else decides."""
 
 
 class RuleDrops(NamedTuple):
@@ -130,11 +143,6 @@ class ScorePlan:
 def memo_key(column: str, text_field: str) -> tuple[str, str]:
     """Return the key under which a batch caches scores; the cache is cleared when the text changes."""
     return f"{SCORE}{column}", text_field
-
-
-def score_list(remembered: Any) -> list[Any]:
-    """Return the cached scores of a batch as Python values. An array of numbers stands for a list without gaps."""
-    return remembered if isinstance(remembered, list) else list(remembered.tolist())
 
 
 def column_name(stage: str, rule: str) -> str:

@@ -27,7 +27,7 @@ class SourceItem:
     closes: bool = False
     """Nothing more comes for this unit."""
     consumed: int = 0
-    """How much of the unit was read so far, in the measure of its weight (by default bytes on disk); for progress."""
+    """Part of the unit that was read so far, in the measure of its weight (by default bytes on disk); for progress."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class FileFacts(msgspec.Struct, frozen=True):
     extras: dict[str, int] = {}
     """Values that fit no column and went to the column for such values, by the name of their field."""
     suffix: str = ""
-    """What the name of the file adds to `local_path`: one of `SinkStage.suffixes()`, or a name below a folder."""
+    """Suffix of the file after `local_path`: one of `SinkStage.suffixes()`, or a name below a folder."""
 
 
 class RecordWriter(Protocol[Records]):

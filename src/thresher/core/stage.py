@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from thresher.core.arguments.construction import check_constructor
 from thresher.core.resources import NodeInfo, Resources, WorkerMetadata
-from thresher.core.stage_context import context_of
-from thresher.core.tally import charted
+from thresher.core.tally import charted, context_of
 from thresher.core.task import Task
 from thresher.errors import UsageError
 
@@ -38,7 +37,7 @@ class ProcessingStage(Generic[In, Out]):
     name: str = "ProcessingStage"
     resources: Resources = Resources(cpus=1.0)
     batch_size: int = 1
-    """How many tasks one call of `process_batch` gets."""
+    """Number of tasks that one call of `process_batch` gets."""
     timeout_s: float | None = None
     max_attempts: int = 3
     runtime_env: dict[str, Any] | None = None
@@ -111,7 +110,7 @@ class ProcessingStage(Generic[In, Out]):
         return True
 
     def num_workers(self) -> int | None:
-        """How many workers of its own the stage wants; `None` leaves it to the executor."""
+        """Return the number of dedicated workers that the stage wants; `None` leaves it to the executor."""
         return None
 
     # -- what the framework offers ------------------------------------------------------------------------------------
@@ -261,7 +260,7 @@ class SourceStage(ProcessingStage[Task, Out]):
         return None
 
     lists_schema: ClassVar[bool] = False
-    """Whether the columns are known only when the whole input is listed, in the process that listed it."""
+    """True if the columns are known only when the whole input is listed, in the process that listed it."""
 
     def listed_schema(self) -> Any:
         """Return the columns and types of the input, as far as the reader can tell before reading."""
@@ -279,7 +278,7 @@ class OrderedStage(ProcessingStage[In, Out]):
 
     row_wise = False
     _kept: Any = None
-    """What it keeps of the unit at hand; `None` outside of a run."""
+    """State for the current unit; `None` outside of a run."""
 
     def continue_unit(self, kept: Any) -> None:
         """Let `process` work with what `begin_unit` made for the unit at hand."""
@@ -317,7 +316,7 @@ class SinkStage(ProcessingStage[In, Out]):
     path: str
     """The output folder or URL."""
     mode: str = "error"
-    """What to do with an output folder that holds something foreign: `error`, `overwrite` or `append`."""
+    """Action for an output folder that holds something foreign: `error`, `overwrite` or `append`."""
     fields: list[str] | None = None
     """Columns that are written; `None`: all."""
     target_file_size: int | None = None

@@ -5,11 +5,16 @@ report."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+if TYPE_CHECKING:
+    from thresher.core.batching import CallSizes
+    from thresher.core.stage import ProcessingStage
+
 from thresher.core.arguments.sizes import counted
+from thresher.core.outlets import DROPPED, QUARANTINED
 
 _WITHOUT = "_records without field "
 """Before the name of a field, and a line feed and a hint: a count that is not the stage's own."""
@@ -49,13 +54,13 @@ class StageTally(msgspec.Struct, array_like=True, gc=False):
     counts: dict[str, int] = {}
     """Numbers that the stage counted itself with `count()`."""
     splits: int = 0
-    """How often memory ran out and a call was halved."""
+    """Number of times that memory ran out and a call was halved."""
     split_to: int = 0
     """The fewest records of a call after that; 0: memory sufficed."""
     examples: dict[str, str] = {}
     """One quarantined record for each kind of error: its id, and what was wrong."""
     unknown_losses: int = 0
-    """Places in the input where nobody knows how many records are lost; each counts as one quarantined record."""
+    """Places in the input where the number of lost records is unknown; each counts as one quarantined record."""
     sent: dict[str, int] = {}
     """Records that went to an outlet, by its name."""
 
@@ -83,12 +88,6 @@ class StageTally(msgspec.Struct, array_like=True, gc=False):
             _add_counts(self.sent, other.sent)
         if other.split_to:
             self.note_splits(other.splits, other.split_to)
-
-    def count_in(self, records: int, nbytes: int) -> None:
-        """Count a call and the records that it gets."""
-        self.in_docs += records
-        self.in_bytes += nbytes
-        self.tasks += 1
 
     def count_out(self, records: int, nbytes: int) -> None:
         """Count records that go on."""
@@ -127,7 +126,8 @@ class StageTally(msgspec.Struct, array_like=True, gc=False):
         for key, n in sorted(self.counts.items()):
             if key.startswith(_CHART):
                 name, bar, part = msgspec.json.decode(key.removeprefix(_CHART))
-                found.setdefault(name, {}).setdefault(bar, {})[part] = n
+                parts = found.setdefault(name, {}).setdefault(bar, {})
+                parts[part] = parts.get(part, 0) + n  # 1 and 1.0 are counted apart and are one bar
         return {name: [_bar(bar, bars[bar]) for bar in sorted(bars, key=_order(bars))] for name, bars in found.items()}
 
     def missing_fields(self) -> dict[str, str]:
@@ -213,6 +213,11 @@ class Tally(msgspec.Struct, array_like=True, gc=False):
             _add_counts(total, stage.sent)
         return total
 
+    def sent_to_outlets(self) -> dict[str, int]:
+        """Return `sent`, and what the framework keeps for outlets of its own."""
+        totals = self.totals()
+        return {**self.sent(), DROPPED: totals["dropped"], QUARANTINED: totals["quarantined"]}
+
     def totals(self) -> dict[str, int]:
         """Return the numbers of the law of counts: read + created = written + dropped + quarantined + merged + sent.
 
@@ -232,7 +237,7 @@ class Tally(msgspec.Struct, array_like=True, gc=False):
 
 
 def unknown_losses_text(count: int) -> str:
-    """Say that records are missing and that nobody can know how many."""
+    """Say that records are missing and that their number is unknown."""
     places = counted(count, "place")
     return f"an unknown number of records is missing: the input could not be read to its end in {places}"
 
@@ -249,3 +254,61 @@ def counts_add_up(totals: dict[str, int], handed_on: int = 0) -> bool:
     came = totals["read"] + totals["created"]
     went = sum(totals.get(key, 0) for key in ("written", "dropped", "quarantined", "merged", "sent"))
     return came == went + handed_on
+
+
+# -- what a stage counts between calls ---------------------------------------------------------------------------------
+
+
+class StageContext:
+    """The state of one stage that the framework keeps between calls. Each worker has one per stage and binds it."""
+
+    __slots__ = ("by_unit", "noted", "sizes", "stage", "takes_lists")
+
+    def __init__(self, stage: ProcessingStage[Any, Any], *, takes_lists: bool) -> None:
+        self.stage = stage
+        """The stage."""
+        self.takes_lists = takes_lists
+        """True if its author defined `process_batch`, which is then called for a single task too."""
+        self.noted = StageTally()
+        """Counts that no task is charged with yet: those of `count()`, retries, and splits of calls."""
+        self.sizes: CallSizes | None = None
+        """Sizes that calls handle; `None` if memory never ran out in one."""
+        self.by_unit = False
+        """True if a call returned another number of entries than it got tasks of several units."""
+
+    @property
+    def has_noted(self) -> bool:
+        """True if `take_noted` has something to return."""
+        noted = self.noted
+        return bool(noted.counts or noted.retries or noted.split_to)
+
+    def take_noted(self) -> StageTally:
+        """Return what was noted since the last call."""
+        taken, self.noted = self.noted, StageTally()
+        return taken
+
+
+def context_of(stage: ProcessingStage[Any, Any]) -> StageContext:
+    """Return the context that a worker has bound; outside of a run, one that is made when it is first asked for."""
+    found: StageContext | None = stage.__dict__.get("_context")
+    return bind_context(stage) if found is None else found
+
+
+def bind_context(stage: ProcessingStage[Any, Any]) -> StageContext:
+    """Give a stage a new context, to which `count()` writes from now on."""
+    from thresher.core.stage import overrides
+
+    context = stage.__dict__["_context"] = StageContext(stage, takes_lists=overrides(stage, "process_batch"))
+    return context
+
+
+def hand_over_counts(inner: ProcessingStage[Any, Any], outer: ProcessingStage[Any, Any]) -> None:
+    """Let what a stage has counted count for the one that calls it and that the run knows."""
+    context = inner.__dict__.get("_context")
+    if context is not None and context.has_noted:
+        context_of(outer).noted.add(context.take_noted())
+
+
+def unbind_context(stage: ProcessingStage[Any, Any]) -> None:
+    """Leave a stage without a context, as it was before the run."""
+    stage.__dict__.pop("_context", None)

@@ -15,7 +15,7 @@ _SCALARS = frozenset({int, float, bool, type(None)})
 _SAMPLED = 256
 """Of a longer collection this many values, spread over it, stand for all."""
 _DEPTH = 4
-"""How deep collections are looked into."""
+"""Depth to which collections are measured."""
 
 
 class Task:
@@ -61,7 +61,7 @@ class Task:
 
     @property
     def num_items(self) -> int:
-        """How many records the task counts for."""
+        """Return the number of records that the task counts for."""
         return 1
 
     @property

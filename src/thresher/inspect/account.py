@@ -51,7 +51,7 @@ class Account:
     record: bytes = b""
     """The record in the input."""
     visits: Sequence[Visit] = ()
-    """What each stage did to it."""
+    """Effect of each stage on it."""
     ends: Sequence[End] = ()
     """Ends of the record; several if it became several records."""
     notes: list[str] = field(default_factory=list)
@@ -65,7 +65,7 @@ class Branch:
     plan: Plan
     """Plan of its stages."""
     outlets: Mapping[str, Branch] = field(default_factory=dict)
-    """What continues each of its outlets; those of the framework are left out."""
+    """The run that continues each of its outlets; those of the framework are left out."""
 
 
 def planned(pipeline: Pipeline) -> Branch:
@@ -151,7 +151,7 @@ def _recomputation(
     """Return what runs the stages of a pipeline again; stages do not run on what they quarantined."""
     aside = frozenset((entry.stage, entry.line or b"") for entry in entries)
     aside |= {(entry.stage, record_id.encode()) for entry in entries if entry.holds(record_id)}
-    return Recomputation(branch.plan.stages, request.judged_rules, aside)
+    return Recomputation(branch.plan.stages, request.judged_rules, aside, request.run_dir, request.options)
 
 
 def _files(

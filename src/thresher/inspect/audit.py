@@ -70,10 +70,11 @@ def audit_run(
     finished = _note_state(found, files, state, records, has_reader=_has_reader(plan))
     stages = plan.get("stages") if isinstance(plan, dict) else None
     names = [str(name) for name in stages] if isinstance(stages, list) else []
+    intermediate = plan.get("intermediate", []) if isinstance(plan, dict) else []
     total = audit_checks.total_of(records)
     found.checks += [
         audit_checks.check_counts(total, state.output is not None),
-        audit_checks.check_stages(total, names),
+        audit_checks.check_stages(total, names, intermediate),
     ]
     found.checks.append(audit_checks.check_ledger(records, state.output is not None))
     if finished:

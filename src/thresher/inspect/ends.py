@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a record ended: its recomputed passage through the stages, compared with the files of the run.
+"""The end of a record: its recomputed passage through the stages, compared with the files of the run.
 
 A result that is recomputed is reported as a fact only if it is found in the files.
 """
@@ -115,6 +115,8 @@ def _end(visit: Visit, before: Sequence[Visit], files: RunFiles) -> End:
     if visit.result == "dropped":
         text = f"dropped by {visit.stage}, rule {visit.reason}" if visit.line else f"dropped by {visit.stage}"
         text += f": score {visit.score!r} with {_bounds(visit.threshold)}" if visit.threshold is not None else ""
+        if visit.threshold is None and isinstance(visit.score, dict):
+            text += ": " + ", ".join(f"{name} {value}" for name, value in visit.score.items() if value is not None)
         return _with_location(End(visit.id, "dropped", text), visit.line, *files.dropped_files(), files)
     if visit.result == "written":
         folder = output_folder(files.run_dir, files.state)

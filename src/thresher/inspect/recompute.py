@@ -14,11 +14,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from thresher.core.phases import PhaseReader, PhaseWriter
-from thresher.core.records.record_task import RecordTask
+from thresher.core.records.record_task import DroppedRows, RecordTask
 from thresher.core.resources import NodeInfo, WorkerMetadata
 from thresher.core.source import ReadContext
 from thresher.core.stage import ProcessingStage, SinkStage, SourceStage, overrides
-from thresher.core.stage_context import context_of
+from thresher.core.tally import context_of
 from thresher.core.unit import Piece, Unit, file12
 from thresher.credentials import error_line
 from thresher.errors import UsageError
@@ -117,6 +117,10 @@ class Recomputation:
     """Function that evaluates the rules of a stage."""
     quarantined: frozenset[tuple[str, bytes]] = frozenset()
     """Quarantined records of the run: the stage, and the record as it arrived there or its id."""
+    run_dir: str = ""
+    """Run folder, where phases may have recorded what they dropped."""
+    options: dict[str, Any] | None = None
+    """Options for opening it, if it is a URL."""
 
     def visits(self, batch: RecordTask, wanted: str, first: int = 1) -> list[Visit]:
         """Return the passages of the records of `batch` that are related to the id `wanted`, from stage index `first`
@@ -141,7 +145,7 @@ class Recomputation:
     def _visit(self, stage: Stage, one: RecordTask, ready: list[Stage]) -> tuple[Visit, list[RecordTask]]:
         record_id = _id_of(one)
         if isinstance(stage, PhaseWriter | PhaseReader):
-            return _phase_visit(stage, one)
+            return self._phase_visit(stage, one)
         if isinstance(stage, SinkStage):
             return Visit(stage.name, record_id, "written", line=bytes(one.json_lines()[0])), []
         before = bytes(one.json_lines()[0])
@@ -159,6 +163,20 @@ class Recomputation:
             outcome.add(part)
         return _visit_from(stage, record_id, before, outcome, rules)
 
+    def _phase_visit(
+        self, stage: PhaseWriter[Any] | PhaseReader[Any], one: RecordTask
+    ) -> tuple[Visit, list[RecordTask]]:
+        """Return the passage of a record from one phase to the next."""
+        record_id, line = _id_of(one), bytes(one.json_lines()[0])
+        if isinstance(stage, PhaseWriter):
+            if stage.merges:
+                return Visit(stage.name, record_id, "merged", line=line), []
+        elif self.run_dir and (drop := stage.recorded_drop(self.run_dir, record_id, self.options)) is not None:
+            rows = DroppedRows(one, drop[0], [drop[1]])
+            line = dropped_lines(rows, stage.name)[0]
+            return Visit(stage.name, record_id, "dropped", (), (), drop[0], drop[1], None, line), []
+        return Visit(stage.name, record_id, "passed", line=line), [one]
+
     def _rules(self, stage: Stage, one: RecordTask) -> Sequence[Any]:
         try:
             return self.judged_rules(stage, one)
@@ -166,14 +184,6 @@ class Recomputation:
             raise
         except BaseException:  # calling the stage reports the error
             return ()
-
-
-def _phase_visit(stage: PhaseWriter[Any] | PhaseReader[Any], one: RecordTask) -> tuple[Visit, list[RecordTask]]:
-    """Return the passage of a record from one phase to the next."""
-    line = bytes(one.json_lines()[0])
-    if isinstance(stage, PhaseWriter) and stage.merges:
-        return Visit(stage.name, _id_of(one), "merged", line=line), []
-    return Visit(stage.name, _id_of(one), "passed", line=line), [one]
 
 
 def _visit_from(

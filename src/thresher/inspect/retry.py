@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
@@ -18,10 +19,10 @@ import msgspec
 
 from thresher.core.arguments.options import ErrorBudget, RunOptions
 from thresher.core.arguments.sizes import counted
-from thresher.core.pipeline import Pipeline
+from thresher.core.files.filesystem import join
+from thresher.core.pipeline import Pipeline, RunResult
 from thresher.core.planning.fingerprint import fingerprint
 from thresher.core.planning.plan import Plan
-from thresher.core.result import RunResult
 from thresher.core.stage import SourceStage
 from thresher.core.tally import Tally
 from thresher.core.unit import Unit, stream_id
@@ -35,8 +36,10 @@ from thresher.ledger.quarantine import archive_replaced, current_files, read_ent
 from thresher.ledger.records import latest_retries, retry_id
 from thresher.ledger.stores.store import open_store
 from thresher.runtime.accounts import UnitAccount
-from thresher.runtime.interrupts import Interrupts
-from thresher.runtime.run import RunAttempt, closing_attempt, plan_facts
+from thresher.runtime.closing import closing_attempt
+from thresher.runtime.driver import Interrupts
+from thresher.runtime.run import RunAttempt
+from thresher.runtime.run_request import plan_facts
 from thresher.runtime.work_list import WorkList, is_input_unit
 from thresher.version import __version__
 
@@ -119,7 +122,7 @@ def _retry(executor: Executor, pipeline: Pipeline, run_dir: str, options: RetryO
     if pipeline.outlets:
         raise UsageError(
             f"{run_dir}: a retried record could go to an outlet ({', '.join(pipeline.outlets)}), and these have been "
-            "run. Mend what failed, and run the pipeline again with --fresh"
+            f"run. Mend what failed, and start over: {_start_over(run_dir, options)}"
         )
     plan = executor.plan(pipeline, run_options)
     _refuse_other_stages(plan, run_dir, options)
@@ -148,13 +151,20 @@ def _report_of(run_dir: str, options: RetryOptions) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
+def _start_over(run_dir: str, options: RetryOptions) -> str:
+    """Return what runs the whole pipeline again."""
+    if options.recipe is None:
+        return "pipeline.run(…, fresh=True)"
+    return f"thresher run {shlex.quote(join(run_dir, 'recipe.yaml'))} --fresh"
+
+
 def _refuse_other_stages(plan: Plan, run_dir: str, options: RetryOptions) -> None:
     if plan.source is None or plan.sink is None:
         raise UsageError(f"{run_dir}: a retry needs a pipeline with a reader and a writer, so that its output joins it")
     if plan.phase_writers:
         raise UsageError(
             f"{run_dir}: {plan.phase_writers[0].name} needs all documents, so records cannot be retried after it has "
-            "put the others in order. Mend what failed, and run the pipeline again with --fresh"
+            f"put the others in order. Mend what failed, and start over: {_start_over(run_dir, options)}"
         )
     facts = read_json(run_dir, "plan.json", options.storage_options)
     before = facts.get("stages") if isinstance(facts, dict) else None

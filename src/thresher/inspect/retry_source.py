@@ -23,7 +23,7 @@ from thresher.core.unit import Unit
 from thresher.errors import InputError, RunFailedError
 from thresher.ledger.quarantine import RECORD_ID, RETRY_KEY, QuarantineEntry, quarantine_file, read_lines, with_record
 from thresher.ledger.stores.store import open_store
-from thresher.runtime.memory.split import parse_within_memory
+from thresher.runtime.worker.call import parse_within_memory
 from thresher.runtime.worker.count import Baggage, carrier
 
 if TYPE_CHECKING:

@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import bisect
 import contextlib
+import itertools
 import os
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -55,6 +57,8 @@ def _join_unit(group: list[CommitRecord], target: CommitTarget) -> Unit:
 
 JOINED_AT_ONCE = 16
 """Files between two phases that one unit joins."""
+TWICE_AT_MOST = 0.25
+"""Share of the bytes of a phase that may be on disk twice, in files that are being joined and in the joined ones."""
 
 
 def phase_tree(
@@ -63,7 +67,8 @@ def phase_tree(
     """Return the units that join files of a phase and can run now; or, if there are none, the records of the files that
     are left for the next phase, at most `most_files` unless that is 0.
 
-    The files are joined in rounds, 16 neighbours at a time. Which ones depends on the units of the phase alone.
+    The files are joined in rounds, 16 neighbours at a time. Which ones depends on the units of the phase alone. Not
+    all units of a round are returned at once, so that there is always room to remove what was joined.
     """
     of_phase = (r for r in committed.values() if r.handed_on and r.phase == phase and r.outputs and not r.joined)
     level = sorted(of_phase, key=lambda record: (record.order, record.unit))
@@ -74,10 +79,17 @@ def phase_tree(
         units = [_phase_join(group, number, target) for group in groups if len(group) > 1]
         left = [unit for unit in units if unit.id not in committed]
         if left:
-            return left, []
+            most_bytes = TWICE_AT_MOST * sum(file.bytes for record in level for file in record.outputs)
+            return _first_of(left, most_bytes), []
         joined = iter(units)
         level = [group[0] if len(group) == 1 else committed[next(joined).id] for group in groups]
     return [], level
+
+
+def _first_of(units: list[Unit], most_bytes: float) -> list[Unit]:
+    """Return the first of some units, up to a number of bytes; at least one."""
+    reached = list(itertools.accumulate(unit.nbytes for unit in units))
+    return units[: max(1, bisect.bisect_right(reached, most_bytes))]
 
 
 def _phase_join(group: list[CommitRecord], level: int, target: CommitTarget) -> Unit:

@@ -49,7 +49,7 @@ class CommitTarget:
     extension: str = ""
     """End of output names."""
     suffixes: tuple[str, ...] = ("",)
-    """What the names of a unit's files add to its output name; see `SinkStage.suffixes`."""
+    """Suffixes of the names of a unit's files; see `SinkStage.suffixes`."""
     prefix: str = ""
     """Prefix of output names in `mode="append"`."""
     dropped_to: str | None = None
@@ -60,7 +60,7 @@ class CommitTarget:
     joins: bool = False
     """True if every unit becomes a part, because files are joined to a target size."""
     schema_mode: str = ""
-    """How the schema of the run is fixed: `first`, the first unit of the input may fix it alone; `listed`, after the
+    """Rule by which the schema is fixed: `first`, the first unit of the input may fix it alone; `listed`, after the
     whole input is listed; `kept`, an existing one is used. Empty if files share no schema."""
     storage_options: dict[str, Any] = field(default_factory=dict)
     """Options for opening URLs."""
@@ -72,6 +72,8 @@ class CommitTarget:
     """Folder or URL for the files of phases before the last; `None` if there is one phase."""
     phase_extensions: tuple[str, ...] = ()
     """End of the names of these files, by phase."""
+    phase_readers: tuple[int, ...] = ()
+    """The last phase that reads these files, by phase."""
     outlets: str | None = None
     """Folder or URL for the files of outlets, in a folder each; `None` if there is no outlet."""
 

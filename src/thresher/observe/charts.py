@@ -6,16 +6,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from thresher.observe.figures import percent, shorten, whole
+from thresher.observe.figures import cut, percent, short, shorten, whole
 
 BARS_SHOWN = 24
 """Bars of a chart that are drawn; the others are summed up."""
 _FILLS = {"": "█", "kept": "█", "copied": "▓", "dropped": "░", "sent": "▒"}
-"""How parts are drawn. Shades differ without colour, too."""
+"""Characters that draw the parts. Shades differ without colour, too."""
 _OTHER_FILLS = "█▓▒░"
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 _LABEL_WIDTH = 20
 _BAR_WIDTH, _LEAST_BAR = 40, 8
+_WIDE = 61
+"""Columns from which on large numbers are written in full beside a label, the shortest bar and a rate."""
 
 Bar = dict[str, Any]
 
@@ -26,7 +28,7 @@ def chart_lines(bars: list[Bar], width: int) -> list[str]:
     parts = _parts(bars)
     labels = [_label(bar["bar"]) for bar in bars]
     names = min(max(map(len, labels), default=0), _LABEL_WIDTH, max(6, width // 4))
-    numbers = [_numbers(bar, parts) for bar in bars]
+    numbers = [_numbers(bar, parts, 11 if width >= _WIDE else 9) for bar in bars]
     figures = max((len(text) for text in numbers), default=0)
     room = min(_BAR_WIDTH, max(_LEAST_BAR, width - names - figures - 6))
     most = max((bar["n"] for bar in bars), default=0)
@@ -36,7 +38,8 @@ def chart_lines(bars: list[Bar], width: int) -> list[str]:
         for bar, label, text in zip(bars, labels, numbers, strict=True)
     ]
     legend = "  ".join(f"{fill} {part}" for part, fill in parts.items() if part)
-    return [*lines, f"  {'':<{names}}  {legend}"] if legend else lines
+    indent = min(names + 4, max(2, width - len(legend)))
+    return [*lines, " " * indent + cut(legend, width - indent)] if legend else lines
 
 
 def _shown(bars: list[Bar]) -> list[Bar]:
@@ -66,18 +69,19 @@ def _label(bar: str | float) -> str:
     return f"{bar:,}" if isinstance(bar, int) or bar != int(bar) or abs(bar) >= 1e15 else f"{int(bar):,}"
 
 
-def _numbers(bar: Bar, parts: dict[str, str]) -> str:
-    """Return the figures of a bar: before and after with the rate, or the number alone."""
+def _numbers(bar: Bar, parts: dict[str, str], most: int) -> str:
+    """Return the figures of a bar, each in `most` characters: before and after with the rate, or the number alone."""
     own = bar.get("parts") or {}
     if "dropped" not in parts and "copied" not in parts:
-        return whole(int(bar["n"]))
+        return whole(int(bar["n"]), most)
     after = own.get("kept", 0) + own.get("copied", 0)
     before = bar["n"] - own.get("copied", 0)
     if "copied" in parts:
-        rate = f"x{after / before:.2f}" if before else "-"
+        times = after / before if before else 0.0
+        rate = (f"x{times:.2f}" if times < 99.995 else f"x{short(times)}") if before else "-"
     else:
         rate = percent(after / before if before else None)
-    return f"{whole(before):>7} → {whole(after):>7} {rate:>6}"
+    return f"{whole(before, most):>7} → {whole(after, most):>7} {rate:>6}"
 
 
 def _drawn(bar: Bar, parts: dict[str, str], room: int, most: int) -> str:

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The event log of one attempt: one JSON object per event and action, sufficient to replay a run, in zstd segments that
-are readable up to the last flush."""
+are readable up to the last flush; and its timeline, so that nobody has to read the whole log to see how a run went."""
 
 from __future__ import annotations
 
+import contextlib
 import io
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any, NamedTuple, Protocol
@@ -12,6 +14,7 @@ from typing import IO, Any, NamedTuple, Protocol
 import msgspec
 
 from thresher.errors import CheckFailedError, RunFailedError
+from thresher.observe.progress import Snapshot
 from thresher.scheduler.actions import Action, AnyAction
 from thresher.scheduler.events import AnyEvent, Event
 from thresher.scheduler.model import RunSpec
@@ -22,6 +25,15 @@ SEGMENT_BYTES = 8_000_000
 """Unpacked bytes after which a new segment begins."""
 LEVEL = 1
 """Compression level. Log lines are so repetitive that higher levels cost time and save little."""
+
+TIMELINE, NOW = "timeline.jsonl", "now.json"
+"""Files beside the segments: samples of the whole attempt, and the last snapshot in full."""
+NOW_S = 1.0
+"""Time between two snapshots in full."""
+TIMELINE_S = 0.5
+"""Time between the first samples of a timeline."""
+TIMELINE_SAMPLES = 400
+"""Samples are this share of the elapsed time apart, so that a day makes only a few times as many."""
 
 
 class LogLine(NamedTuple):
@@ -80,6 +92,12 @@ class Log(Protocol):
     def flush(self) -> None:
         """Make the written lines readable for other processes."""
 
+    def wants_sample(self, t: float) -> bool:
+        """Return True if a snapshot at `t` seconds belongs on the timeline."""
+
+    def sample(self, snapshot: Snapshot) -> None:
+        """Add a snapshot to the timeline."""
+
 
 class NoLog:
     """Log of a run without a ledger."""
@@ -88,6 +106,13 @@ class NoLog:
         """Do nothing."""
 
     def flush(self) -> None:
+        """Do nothing."""
+
+    def wants_sample(self, t: float) -> bool:
+        """Return False."""
+        return False
+
+    def sample(self, snapshot: Snapshot) -> None:
         """Do nothing."""
 
 
@@ -110,6 +135,7 @@ class EventLog:
         self._segment_bytes = 0
         self._segments = 0
         self._file: IO[bytes] | None = None
+        self._next_sample_t = self._next_moment_t = 0.0
 
     def start(self, spec: RunSpec, **more: object) -> None:
         """Write line 0: the spec and `more`."""
@@ -137,6 +163,24 @@ class EventLog:
         self._pending_bytes = 0
         if self._segment_bytes >= SEGMENT_BYTES:
             self._end_segment()
+
+    def wants_sample(self, t: float) -> bool:
+        """Return True if a snapshot at `t` seconds belongs on the timeline."""
+        return t >= self._next_sample_t
+
+    def sample(self, snapshot: Snapshot) -> None:
+        """Add a snapshot to the timeline, and keep it in full as the last one; a full disk fails the log itself."""
+        t = snapshot.elapsed_s
+        now = self._folder / NOW
+        unfinished = now.with_suffix(".tmp")
+        with contextlib.suppress(OSError):
+            if t >= self._next_moment_t or snapshot.status != "running":
+                self._next_moment_t = t + max(TIMELINE_S, t / TIMELINE_SAMPLES)
+                with (self._folder / TIMELINE).open("ab", buffering=0) as file:
+                    file.write(_encode(moment(snapshot)) + b"\n")
+            self._next_sample_t = t + min(NOW_S, self._next_moment_t - t)
+            unfinished.write_bytes(_encode(snapshot))
+            os.replace(unfinished, now)
 
     def close(self) -> None:
         """Flush and close the log."""
@@ -183,3 +227,86 @@ def _read_segment(path: Path) -> Iterator[bytes]:
                     yield line[:-1]
         except ZstdError as error:
             raise CheckFailedError(f"the event log {path} is damaged: {error}") from error
+
+
+# -- the timeline -----------------------------------------------------------------------------------------------------
+
+
+class StageMoment(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """One stage at one moment of a timeline."""
+
+    in_docs: int
+    """Records that came in."""
+    out_docs: int
+    """Records that went on."""
+    busy_ratio: float
+    """Share of all workers' time that went into its code, over the last seconds."""
+    queue_tasks: int
+    """Waiting tasks."""
+    workers_busy: int
+    """Workers that run an op whose first stage this is."""
+    workers_total: int
+    """Workers that can run such an op."""
+
+
+class Moment(msgspec.Struct, frozen=True, gc=False):
+    """A run at one moment of its timeline."""
+
+    t: float
+    """Seconds since the start of the attempt."""
+    docs: int
+    """Records that were read."""
+    nbytes: int
+    """Bytes of these records."""
+    units: int
+    """Units that are committed, restored ones included."""
+    memory: int
+    """Memory of the whole run."""
+    inflight: int
+    """Bytes of unreleased payloads."""
+    busy: int
+    """Workers that hold a task."""
+    workers: int
+    """Workers that are set up."""
+    stages: tuple[StageMoment, ...]
+    """Stages in plan order."""
+
+
+def moment(snapshot: Snapshot) -> Moment:
+    """Return what a timeline keeps of a snapshot."""
+    first = snapshot.stages[0] if snapshot.stages else None
+    return Moment(
+        t=round(snapshot.elapsed_s, 3),
+        docs=0 if first is None else first.in_docs or first.out_docs,
+        nbytes=0 if first is None else first.in_bytes or first.out_bytes,
+        units=snapshot.units_done,
+        memory=snapshot.memory_bytes,
+        inflight=snapshot.inflight_bytes,
+        busy=snapshot.workers_busy,
+        workers=snapshot.workers_total,
+        stages=tuple(
+            StageMoment(
+                stage.in_docs,
+                stage.out_docs,
+                round(stage.busy_ratio, 4),
+                stage.queue_tasks,
+                stage.workers_busy,
+                stage.workers_total,
+            )
+            for stage in snapshot.stages
+        ),
+    )
+
+
+_moments = msgspec.json.Decoder(Moment)
+
+
+def read_timeline(content: bytes) -> list[Moment]:
+    """Return the samples in the content of a timeline; a last line that is not finished, or a damaged one, ends it."""
+    found: list[Moment] = []
+    for line in content.splitlines():
+        try:
+            found.append(_moments.decode(line))
+        except msgspec.DecodeError:
+            break
+    return found

@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from thresher.core.arguments.sizes import show_size
-from thresher.observe.figures import created_and_passed, cut, duration, megabytes, percent, short, shorten
+from thresher.core.outlets import running_branch, with_sent
+from thresher.observe.figures import created_and_passed, cut, duration, megabytes, percent, short, shorten, whole
 from thresher.observe.progress import RunInfo, Snapshot, StageSnapshot
 
 MIN_WIDTH = 40
@@ -54,13 +56,16 @@ _COLUMNS = (
     _Column("workers", 7, 60),
     _Column("quarantined", 11, 78),
 )
+_BRANCH_WIDTHS = (7, 10, 10)
+"""Widths of the columns after the name of a branch: its state, and records sent there and written."""
 
 
 def frame(info: RunInfo, snapshot: Snapshot, width: int) -> list[Line]:
     """Return the lines of the live view."""
     width = max(MIN_WIDTH, min(max(MAX_WIDTH, _full_width(snapshot)), width - 1))
-    lines = [_header(info, snapshot, width), _progress(snapshot, width), []]
+    lines = [_header(info, snapshot, width), _progress(info, snapshot, width), []]
     lines += _table(snapshot, width)
+    lines += _branches(info, snapshot, width)
     lines += [[], _memory(snapshot, width)]
     recent = snapshot.messages[-MESSAGES_SHOWN:]
     lines += [[Span(cut(f"{duration(m.t):>7}  {m.text}", width), "warn")] for m in recent]
@@ -81,17 +86,18 @@ def _header(info: RunInfo, snapshot: Snapshot, width: int) -> Line:
     return [Span(left, "title"), Span(detail, "quiet"), Span(gap), Span(right)]
 
 
-def _progress(snapshot: Snapshot, width: int) -> Line:
+def _progress(info: RunInfo, snapshot: Snapshot, width: int) -> Line:
     """Return a progress bar by bytes if all input is listed; before that, the input found so far."""
     s = snapshot
     units = f"{s.units_done:,}/{s.units_listed:,} units"
+    branch = info.branch() and f"   {info.branch()}"
     if s.progress_ratio is None:
-        return [Span("looking for input  ", "quiet"), Span(f"{units} so far, {show_size(s.bytes_listed)}")]
+        return [Span("looking for input  ", "quiet"), Span(f"{units} so far, {show_size(s.bytes_listed)}{branch}")]
     sizes = f"{show_size(s.bytes_done)} of {show_size(s.bytes_listed)}"
     if not s.bytes_listed and s.stages:
         sizes = created_and_passed(s.stages[0].out_docs, s.stages[-1].out_docs)
     phase = f"   phase {s.phase}/{s.phases}" if s.phases > 1 else ""
-    right = f" {percent(s.progress_ratio):>5}{phase}   {sizes}   {units}"
+    right = f" {percent(s.progress_ratio):>5}{branch}{phase}   {sizes}   {units}"
     bar_width = max(10, width - len(right))
     return [*_bar(s.progress_ratio, bar_width, "bar"), Span(shorten(right, width - bar_width))]
 
@@ -139,6 +145,27 @@ def _cell(stage: StageSnapshot, head: str) -> tuple[str, str]:
         "kept": percent(stage.kept_ratio),
         "workers": f"{stage.workers_busy}/{stage.workers_total}",
     }[head], ""
+
+
+def _branches(info: RunInfo, snapshot: Snapshot, width: int) -> list[Line]:
+    """Return the pipeline and its outlets: those that are done, the one that runs, and those to come."""
+    if not info.branches:
+        return []
+    names = width - sum(size + 1 for size in _BRANCH_WIDTHS)
+    head = ("branch", "state", "sent", "written")
+    lines: list[Line] = [[], [Span(_branch_row(head, names), "head")]]
+    running = running_branch(info.branches)
+    for number, branch in enumerate(with_sent(info.branches, snapshot.sent)):
+        state, style = ("done", "bar") if number < running else ("to come", "quiet")
+        state, style = ("running", "title") if number == running else (state, style)
+        counts = ["" if n is None else whole(n, 10) for n in (branch.sent, branch.written)]
+        lines.append([Span(_branch_row(("  " * branch.depth + branch.name, state, *counts), names), style)])
+    return lines
+
+
+def _branch_row(cells: Sequence[str], names: int) -> str:
+    rest = "".join(f" {cell:>{width}}" for cell, width in zip(cells[1:], _BRANCH_WIDTHS, strict=True))
+    return f"{shorten(cells[0], names):<{names}}{rest}"
 
 
 def _memory(snapshot: Snapshot, width: int) -> Line:

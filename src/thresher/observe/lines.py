@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any, TextIO
 
 from thresher.core.arguments.sizes import counted, show_size
+from thresher.core.outlets import running_branch, with_sent
 from thresher.observe.figures import created_and_passed, duration, megabytes, percent, short
 from thresher.observe.progress import RunInfo, Snapshot, write_text
 from thresher.observe.summary import summary_text
@@ -23,10 +24,13 @@ class LineProgress:
         self._color = color
         self._next_t = min(FIRST_LINE_S, interval_s)
         self._messages_shown = 0
+        self._info: RunInfo | None = None
 
     def start(self, info: RunInfo) -> None:
         """Write the start line."""
+        self._info = info
         parts = [f"{info.name}: executor {info.executor}"]
+        parts += [branch_text(info)] if info.branches else []
         parts += [counted(info.workers, "worker")] if info.workers else []
         parts += [f"run folder {info.run_dir}"] if info.run_dir else []
         parts += [f"{counted(info.units_resumed, 'unit')} done already"] if info.units_resumed else []
@@ -43,9 +47,13 @@ class LineProgress:
         self._next_t = snapshot.elapsed_s + self._interval_s
         for message in snapshot.messages:
             if message.number > self._messages_shown:
-                self._write(message.text)
+                self.message(message.text)
                 self._messages_shown = message.number
-        self._write(progress_line(snapshot))
+        self._show(snapshot)
+
+    def _show(self, snapshot: Snapshot) -> None:
+        """Write a progress line."""
+        self._write(progress_line(snapshot, self._info))
 
     def message(self, text: str) -> None:
         """Write a message."""
@@ -67,11 +75,22 @@ class LineProgress:
         write_text(self._stream, f"thresher: {text}\n")
 
 
-def progress_line(snapshot: Snapshot) -> str:
+def branch_text(info: RunInfo) -> str:
+    """Return which branch begins, what it gets, and the branches that come after it."""
+    running = running_branch(info.branches)
+    sent = info.branches[running].sent
+    later = [branch.name for branch in info.branches[running + 1 :]]
+    text = info.branch() + (f" with {counted(sent, 'record')}" if sent is not None else "")
+    return f"{text}, then {', '.join(later)}" if later else text
+
+
+def progress_line(snapshot: Snapshot, info: RunInfo | None = None) -> str:
     """Return a snapshot as one line."""
     s = snapshot
+    branches = info.branches if info is not None else ()
     units = f"{s.units_done:,}/{s.units_listed:,}{'' if s.listing_complete else '+'} units"
     parts = [duration(s.elapsed_s)]
+    parts += [info.branch()] if info is not None and branches else []
     parts += [f"phase {s.phase}/{s.phases}"] if s.phases > 1 else []
     parts += [percent(s.progress_ratio)] if s.progress_ratio is not None else []
     parts += [units]
@@ -81,6 +100,8 @@ def progress_line(snapshot: Snapshot) -> str:
         parts += [f"{short(reader.docs_per_s)} docs/s", f"{megabytes(reader.bytes_per_s)} MB/s"]
         taken = reader.in_docs or reader.out_docs + reader.quarantined
         parts += [f"kept {percent(min(1.0, writer.out_docs / taken))}"] if taken else []
+    later = with_sent(branches, s.sent)[running_branch(branches) + 1 :] if branches else []
+    parts += [f"to {branch.name} {short(branch.sent)}" for branch in later if branch.sent is not None]
     parts += [f"quarantined {s.quarantined:,}"] if s.quarantined else []
     parts += [f"errors {s.errors:,}"] if s.errors else []
     parts += [f"workers {s.workers_busy}/{s.workers_total}"]

@@ -13,7 +13,8 @@ from typing import Any
 import msgspec
 
 from thresher.core.tally import Tally
-from thresher.observe.progress import Message, Rates, Snapshot, StageSnapshot
+from thresher.observe.progress import DeviceSnapshot, Message, Snapshot, StageSnapshot
+from thresher.observe.report import OpFigures, Rates, bottleneck, stage_snapshot
 from thresher.observe.task_tracker import TaskTracker
 from thresher.scheduler import actions as act
 from thresher.scheduler import events as ev
@@ -30,6 +31,8 @@ class Restored(msgspec.Struct, frozen=True):
     """Committed units."""
     nbytes: int = 0
     """Their input bytes, or their weight if they have one."""
+    tally: Tally | None = None
+    """Their counts."""
 
 
 class _UnitState(msgspec.Struct):
@@ -55,10 +58,8 @@ class Metrics:
         self._names = tuple(stage_names)
         self._restored = restored or Restored()
         self._tasks = TaskTracker(ops)
-        numbers = {name: number for number, name in enumerate(self._names)}
-        self._lead_of_op = [next((numbers[s] for s in op.stages if s in numbers), None) for op in ops]
+        self._ops = OpFigures(self._names, ops, self._tasks)
         self._next_op = [op.next for op in ops]
-        self._used_ops: set[int] = set()
         self._total = Tally(stages={})
         self._units: dict[str, _UnitState] = {}
         self._cut_units: set[str] = set()  # also committed ones, because a rerun of the stream names them again
@@ -77,6 +78,7 @@ class Metrics:
         self._message_count = 0
         self._rates = Rates(self._bytes_done)
         self._began = False
+        self._status = "running"
         self._t = 0.0
         self._handlers: dict[type, Callable[[Any, act.TaskRef | None], None]] = {
             ev.UnitsListed: self._units_were_listed,
@@ -92,12 +94,14 @@ class Metrics:
             ev.StopRequested: self._stop_requested,
             act.Dispatch: self._dispatched,
             act.Requeue: self._requeued,
+            act.Rescale: self._ops.rescaled,
+            act.Finish: self._finished,
             act.Fail: self._failed,
         }
 
     def update(self, t: float, item: ev.Event | act.Action) -> None:
         """Process one event or action that happened at `t` seconds."""
-        self._t = t
+        self._t = self._tasks.now_s = t
         kind = type(item)
         track = self._tasks.handlers.get(kind)
         ref = track(item) if track is not None else None
@@ -114,9 +118,11 @@ class Metrics:
         complete = not self._more_input
         ratio = self._ratio() if complete else None
         left = listed - self._bytes_done + self._bytes_of_later_phases()
+        counts = self._counts()
+        stages = tuple(self._stage(number, counts, t) for number in range(len(self._names)))
         return Snapshot(
             elapsed_s=t,
-            stages=tuple(self._stage(number, t) for number in range(len(self._names))),
+            stages=stages,
             units_done=self._units_done,
             units_listed=self._units_listed,
             units_resumed=self._restored.units,
@@ -135,8 +141,23 @@ class Metrics:
             workers_total=pool.ready_workers(),
             workers_starting=pool.starting_workers(),
             errors=self._errors,
-            quarantined=sum(stage.quarantined for stage in self._total.stages.values()),
+            quarantined=sum(stage.quarantined for stage in counts.stages.values()),
+            sent=counts.sent_to_outlets(),
             messages=tuple(self._messages),
+            status=self._status,
+            counts=counts.totals(),
+            shared=pool.states_of(None),
+            devices=tuple(
+                DeviceSnapshot(
+                    name=device.name,
+                    memory_bytes=device.used_bytes,
+                    memory_total_bytes=device.total_bytes,
+                    busy_ratio=device.busy_percent / 100,
+                )
+                for device in self._memory.devices
+            ),
+            errors_elsewhere=self._ops.errors_of([None]),
+            bottleneck=bottleneck(stages, self._ops.pools()),
         )
 
     def _ratio(self) -> float:
@@ -158,33 +179,19 @@ class Metrics:
         """Return the counts of this attempt so far, committed or not; no record counts twice."""
         return self._total
 
-    def _stage(self, number: int, t: float) -> StageSnapshot:
-        tally = self._total.stage(number)
-        out = tally.dropped + tally.quarantined
-        base = tally.in_docs or tally.out_docs + out
-        ops = [op for op in sorted(self._used_ops) if self._lead_of_op[op] == number]
-        window = self._rates.window(number, tally, t)
-        overall = self._rates.overall(number, tally, t)
-        return StageSnapshot(
-            name=self._names[number],
-            leads=bool(ops),
-            in_docs=tally.in_docs,
-            out_docs=tally.out_docs,
-            in_bytes=tally.in_bytes,
-            out_bytes=tally.out_bytes,
-            dropped=tally.dropped,
-            quarantined=tally.quarantined,
-            kept_ratio=1 - out / base if base else None,
-            docs_per_s=window.docs_per_s,
-            bytes_per_s=window.bytes_per_s,
-            docs_per_s_overall=overall.docs_per_s,
-            bytes_per_s_overall=overall.bytes_per_s,
-            busy_ratio=min(1.0, window.busy_s_per_s / max(1, self._tasks.ready_workers())),
-            queue_tasks=sum(self._tasks.queue_tasks[op] for op in ops),
-            queue_bytes=sum(self._tasks.queue_bytes[op] for op in ops),
-            workers_busy=sum(self._tasks.busy_in(op) for op in ops),
-            workers_total=self._tasks.workers_for(ops),
-        )
+    def _counts(self) -> Tally:
+        """Return the counts of this attempt and of what earlier attempts had committed."""
+        if self._restored.tally is None:
+            return self._total
+        counts = Tally(stages={})
+        counts.add(self._restored.tally)
+        counts.add(self._total)
+        return counts
+
+    def _stage(self, number: int, counts: Tally, t: float) -> StageSnapshot:
+        mine = self._total.stage(number)
+        window, overall = self._rates.window(number, mine, t), self._rates.overall(number, mine, t)
+        return stage_snapshot(number, counts.stage(number), (window, overall), self._ops)
 
     # -- units --------------------------------------------------------------------------------------------------------
 
@@ -206,8 +213,8 @@ class Metrics:
 
     def _use_ops_from(self, entry: int | None) -> None:
         """Mark an op and those downstream as used; unused ops of the plan are not shown."""
-        while entry is not None and entry not in self._used_ops:
-            self._used_ops.add(entry)
+        while entry is not None and entry not in self._ops.used:
+            self._ops.used.add(entry)
             entry = self._next_op[entry]
 
     def _dispatched(self, action: act.Dispatch, _ref: act.TaskRef | None) -> None:
@@ -302,14 +309,26 @@ class Metrics:
         self._error(f"commit of unit {event.unit} failed: {event.message}")
 
     def _memory_sampled(self, event: ev.MemorySample, _ref: act.TaskRef | None) -> None:
-        self._memory = event
+        self._memory = event if event.devices else msgspec.structs.replace(event, devices=self._memory.devices)
         self._memory_peak = max(self._memory_peak, event.used_bytes)
 
     def _stop_requested(self, event: ev.StopRequested, _ref: act.TaskRef | None) -> None:
-        self._add_message(f"stopping: {event.reason}" if event.reason else "stopping")
+        if not event.at_once:  # the second request of the same stop
+            self._add_message(f"stopping: {event.reason}" if event.reason else "stopping")
+
+    def _finished(self, action: act.Finish, _ref: act.TaskRef | None) -> None:
+        self._end(action.status)
 
     def _failed(self, action: act.Fail, _ref: act.TaskRef | None) -> None:
         self._add_message(action.reason)
+        self._end("failed")
+
+    def _end(self, status: str) -> None:
+        """End early or not: what is not committed does not count, as in the report."""
+        self._status = status
+        for state in self._units.values():
+            if not state.stream:
+                self._void(state, state.epoch)
 
     def _error(self, text: str) -> None:
         self._errors += 1

@@ -1,30 +1,73 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The progress of a run: a snapshot, which the live view, the log lines and metrics.json show, rates over a sliding
-window, and the displays: a live view on a terminal, log lines elsewhere, or nothing."""
+"""The progress of a run: a snapshot, which all displays, the metrics endpoint and metrics.json show, and the displays:
+a live view on a terminal, log lines elsewhere, lines of JSON, or nothing."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import sys
-from collections import deque
-from typing import Any, NamedTuple, Protocol, TextIO
+from typing import Any, Protocol, TextIO
 
 import msgspec
 
-from thresher.core.tally import StageTally, Tally
+from thresher.core.outlets import Branch, running_branch
 from thresher.errors import UsageError, nearest
 
-SAMPLE_S = 0.5
-"""Time between samples."""
-WINDOW_S = 5.0
-"""Window for the rates of stages."""
-PACE_S = 60.0
-"""Window for the remaining time: longer, so that it does not jump with every commit."""
+TIME_BOUNDS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0)
+"""Upper bounds of the buckets of a `TimeHistogram`; one more bucket has no bound."""
+
+
+class TimeHistogram(msgspec.Struct, frozen=True):
+    """Distribution of times."""
+
+    counts: tuple[int, ...] = (0,) * (len(TIME_BOUNDS_S) + 1)
+    """Number of times in each bucket; a bound belongs to the bucket that it ends."""
+    sum_s: float = 0.0
+    """Sum of all times."""
+
+    @property
+    def count(self) -> int:
+        """Return the number of times."""
+        return sum(self.counts)
+
+
+class WorkerStates(msgspec.Struct, frozen=True, kw_only=True):
+    """Number of workers by state. `ready` workers are either busy or idle."""
+
+    starting: int = 0
+    """Workers that are not set up yet."""
+    ready: int = 0
+    """Workers that are set up."""
+    busy: int = 0
+    """Workers that hold a task which is not parked."""
+    recycled: int = 0
+    """Workers so far that were replaced in good order: because of their age, their memory or their number of tasks."""
+    lost: int = 0
+    """Workers so far that crashed, hung, could not be set up, or were on a lost node."""
+
+    @property
+    def idle(self) -> int:
+        """Return the number of workers that are set up and hold no task."""
+        return self.ready - self.busy
+
+
+class DeviceSnapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """An accelerator at one moment, as NVML measured it."""
+
+    name: str
+    """Its node and number, such as `local/0`."""
+    memory_bytes: int = 0
+    """Memory in use, by any process."""
+    memory_total_bytes: int = 0
+    """Memory of the device."""
+    busy_ratio: float = 0.0
+    """Share of the last sampling period of NVML in which the device was busy."""
 
 
 class StageSnapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """One stage at one moment."""
+    """One stage at one moment. Counts include work that earlier attempts had committed, and are net: the records of a
+    unit that starts again count once."""
 
     name: str
     """Its name in the plan."""
@@ -53,7 +96,7 @@ class StageSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     bytes_per_s_overall: float = 0.0
     """Bytes a second, since work began."""
     busy_ratio: float = 0.0
-    """Share of all workers' time, over the window, that went into this stage's own code."""
+    """Share of the time of the workers that can run this stage, over the window, that went into its own code."""
     queue_tasks: int = 0
     """Waiting tasks (units, for a reader)."""
     queue_bytes: int = 0
@@ -62,6 +105,47 @@ class StageSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """Workers that run an op whose first stage this is."""
     workers_total: int = 0
     """Workers that can run such an op: its dedicated ones, or all shared ones."""
+    created: int = 0
+    """New records; what a reader read is not among them."""
+    merged: int = 0
+    """Records that new ones replaced."""
+    tasks: int = 0
+    """Calls."""
+    retries: int = 0
+    """Calls that were made again."""
+    busy_s: float = 0.0
+    """Seconds in the stage's own code, over all workers."""
+    drop_reasons: dict[str, int] = {}
+    """Dropped records by rule."""
+    quarantine_reasons: dict[str, int] = {}
+    """Quarantined records by kind of error."""
+    sent: dict[str, int] = {}
+    """Records that went to outlets, by name of the outlet."""
+    user_counts: dict[str, int] = {}
+    """Numbers that the stage counted itself, or that tasks carried to their end."""
+    charts: dict[str, list[dict[str, Any]]] = {}
+    """Charts of the stage, as in report.json."""
+    errors: dict[str, int] = {}
+    """Failures of tasks, workers and commits in this attempt, by reason; at the first stage of the op."""
+    service: TimeHistogram = TimeHistogram()
+    """Times that finished tasks ran, in this attempt; at the first stage of the op."""
+    queue: TimeHistogram = TimeHistogram()
+    """Times that finished tasks waited: from when they were emitted (those of a reader: sent to a worker) to their end,
+    without the time that they ran; at the first stage of the op."""
+    backpressure_s: float = 0.0
+    """Seconds in which tasks waited for credit, or although a worker was free; at the first stage of the op."""
+    parked_tasks: int = 0
+    """Tasks that wait for credit in their workers."""
+    dedicated: WorkerStates | None = None
+    """Workers of this stage alone; `None` if it runs in shared workers, or inside the call of another stage."""
+    workers_target: int = 0
+    """Number of dedicated workers that the autoscaler wants; 0: it does not manage them."""
+    scaled_up: int = 0
+    """Decisions of the autoscaler for more workers."""
+    scaled_down: int = 0
+    """Decisions of the autoscaler for fewer workers."""
+    accelerators: int = 0
+    """Accelerators of its dedicated workers; one that several workers share counts once."""
 
 
 class Message(msgspec.Struct, frozen=True):
@@ -120,98 +204,26 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """Failures of tasks, workers and commits, retried or not."""
     quarantined: int = 0
     """Quarantined records, over all stages."""
+    sent: dict[str, int] = {}
+    """Records that went to each outlet."""
     messages: tuple[Message, ...] = ()
     """The most recent messages."""
+    status: str = "running"
+    """`running`, `finished`, `stopped` or `failed`."""
+    counts: dict[str, int] = {}
+    """The law of counts, as in report.json: read, created, merged, written, dropped, quarantined; sent, if any."""
+    shared: WorkerStates = WorkerStates()
+    """The workers that run every stage without dedicated ones."""
+    devices: tuple[DeviceSnapshot, ...] = ()
+    """Accelerators that NVML measures; none if there is no NVML, or if no stage needs one."""
+    errors_elsewhere: dict[str, int] = {}
+    """Those of `errors` that belong to no stage, by reason."""
+    bottleneck: str | None = None
+    """The stage that keeps its workers busiest; `None` if all have time to spare."""
 
 
-class Speed(NamedTuple):
-    """Rates of a stage."""
-
-    docs_per_s: float = 0.0  # records
-    bytes_per_s: float = 0.0  # bytes
-    busy_s_per_s: float = 0.0  # seconds of its own code per second: 2.0 is two busy workers
-
-
-class _Counters(NamedTuple):
-    docs: int
-    nbytes: int
-    busy_s: float
-
-
-class _Sample(NamedTuple):
-    t: float
-    bytes_done: int
-    stages: dict[int, _Counters]
-
-
-def _counters(tally: StageTally) -> _Counters:
-    # A reader that is the first stage may have no input counts.
-    return _Counters(tally.in_docs or tally.out_docs, tally.in_bytes or tally.out_bytes, tally.busy_s)
-
-
-_NOTHING = _Counters(0, 0, 0.0)
-
-
-class Rates:
-    """Samples of the last minute."""
-
-    def __init__(self, bytes_done: int) -> None:
-        self.next_sample_t = 0.0
-        self._begin: _Sample | None = None
-        self._samples: deque[_Sample] = deque([_Sample(0.0, bytes_done, {})])
-
-    def begin(self, t: float, bytes_done: int) -> None:
-        """Mark the begin of work at the first call: the time before was spent on setup."""
-        if self._begin is None:
-            self._begin = _Sample(t, bytes_done, {})
-            self._samples = deque([self._begin])
-
-    def sample(self, t: float, bytes_done: int, total: Tally) -> None:
-        """Store a sample of all counters."""
-        self.next_sample_t = t + SAMPLE_S
-        stages = {number: _counters(tally) for number, tally in total.stages.items()}
-        self._samples.append(_Sample(t, bytes_done, stages))
-        while len(self._samples) > 2 and self._samples[1].t <= t - PACE_S:
-            self._samples.popleft()
-
-    def window(self, number: int, tally: StageTally, t: float) -> Speed:
-        """Return the rates of a stage over the last few seconds."""
-        return _speed(self._sample_before(t - WINDOW_S), number, tally, t)
-
-    def overall(self, number: int, tally: StageTally, t: float) -> Speed:
-        """Return the rates of a stage since work began."""
-        return _speed(self._begin, number, tally, t) if self._begin is not None else Speed()
-
-    def seconds_for(self, left_bytes: int, bytes_done: int, t: float) -> float | None:
-        """Return the time for `left_bytes` at the rate of the last minute; `None` if there is no rate yet."""
-        first = self._sample_before(t - PACE_S)
-        moved = bytes_done - first.bytes_done
-        if left_bytes <= 0:
-            return 0.0
-        return left_bytes * (t - first.t) / moved if moved > 0 else None
-
-    def _sample_before(self, t: float) -> _Sample:
-        """Return the latest sample at or before `t`, else the oldest sample."""
-        for sample in reversed(self._samples):
-            if sample.t <= t:
-                return sample
-        return self._samples[0]
-
-
-def _speed(since: _Sample, number: int, tally: StageTally, t: float) -> Speed:
-    now, then, seconds = _counters(tally), since.stages.get(number, _NOTHING), t - since.t
-    if seconds <= 0:
-        return Speed()
-    # The counts of a unit that restarts are subtracted; a negative rate would be meaningless.
-    return Speed(
-        max(0.0, (now.docs - then.docs) / seconds),
-        max(0.0, (now.nbytes - then.nbytes) / seconds),
-        max(0.0, (now.busy_s - then.busy_s) / seconds),
-    )
-
-
-MODES = ("auto", "live", "lines", "none")
-"""`auto` is `live` on a terminal, else `lines`."""
+MODES = ("auto", "live", "lines", "json", "none")
+"""`auto` is `live` on a terminal, else `lines`; `json` is lines of JSON."""
 LOGGING_INTERVAL_S = 10.0
 """Seconds between log lines, unless the executor sets `logging_interval`."""
 
@@ -229,6 +241,16 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
     """Number of workers that will be started."""
     units_resumed: int = 0
     """Units that an earlier attempt had committed."""
+    branches: tuple[Branch, ...] = ()
+    """The pipeline and its outlets in the order in which they run; empty if there are no outlets."""
+    outlet: str = ""
+    """The outlet that the run is made for, if it is."""
+
+    def branch(self) -> str:
+        """Return which of the branches this run is; empty if there are none."""
+        if not self.branches:
+            return ""
+        return f"branch {running_branch(self.branches) + 1}/{len(self.branches)}"
 
 
 class Progress(Protocol):
@@ -283,6 +305,32 @@ class NoProgress:
         """Do nothing."""
 
 
+class WithWatcher:
+    """A display, and a watcher that gets the same snapshots and nothing else."""
+
+    def __init__(self, display: Progress, watcher: Progress) -> None:
+        self._display, self._watcher = display, watcher
+        self.message = display.message
+        self.worker_output = display.worker_output
+        self.finish = display.finish
+        self.close = display.close
+
+    def start(self, info: RunInfo) -> None:
+        """Start both."""
+        self._watcher.start(info)
+        self._display.start(info)
+
+    def due(self, t: float) -> bool:
+        """Return True if one of them is due."""
+        return self._display.due(t) or self._watcher.due(t)
+
+    def update(self, snapshot: Snapshot) -> None:
+        """Show the snapshot where it is due."""
+        for shown in (self._display, self._watcher):
+            if shown.due(snapshot.elapsed_s):
+                shown.update(snapshot)
+
+
 def make_progress(
     mode: str = "auto", stream: TextIO | None = None, *, interval_s: float = LOGGING_INTERVAL_S
 ) -> Progress:
@@ -301,6 +349,10 @@ def make_progress(
         from thresher.observe.lines import LineProgress
 
         return LineProgress(stream, interval_s, wants_color(stream))
+    if mode == "json":
+        from thresher.observe.json_lines import JsonProgress
+
+        return JsonProgress(stream, interval_s)
     return NoProgress()
 
 

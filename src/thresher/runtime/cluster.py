@@ -17,7 +17,7 @@ from thresher.core.task import Task
 from thresher.core.unit import Unit
 from thresher.runtime.orders import WorkerSetup
 from thresher.scheduler.actions import AnyAction, Commit
-from thresher.scheduler.events import AnyEvent
+from thresher.scheduler.events import AnyEvent, DeviceReading
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,8 @@ class MemoryReading:
     """Bytes in use, shared memory counted once."""
     payload_bytes: int = 0
     """Part of it: payloads in shared memory."""
+    devices: tuple[DeviceReading, ...] = ()
+    """Use of the accelerators, if it was measured this time."""
 
 
 class Cluster(Protocol):

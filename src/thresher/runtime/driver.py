@@ -9,9 +9,13 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import signal
+import threading
 import time
 from collections import deque
 from collections.abc import Iterator
+from types import FrameType, TracebackType
+from typing import Any, Self
 
 from thresher.errors import RunFailedError, TooManyErrorsError
 from thresher.observe.event_log import Log
@@ -20,12 +24,15 @@ from thresher.observe.progress import NoProgress, Progress, Snapshot
 from thresher.runtime.accounts import Accounts, UnitAccount
 from thresher.runtime.cluster import Cluster
 from thresher.runtime.error_watch import ErrorWatch
-from thresher.runtime.interrupts import Interrupts
 from thresher.runtime.work_list import WorkList
 from thresher.scheduler import actions as act
 from thresher.scheduler import events as ev
 from thresher.scheduler.step import Scheduler
+from thresher.stage_errors import TERMINATED, Interrupted, Terminated, raised_by
 
+COUNTED_SIGNALS = 2
+"""Number of signals that are only counted. Beyond it a signal raises, because the driver may be blocked on a store that
+does not respond."""
 POLL_S = 0.25
 LISTING_POLL_S = 0.02
 SAMPLE_S = 0.5
@@ -34,6 +41,52 @@ NEAR_SAMPLE_S, NEAR_LIMIT = 0.1, 0.7
 SHOW_S = 0.25
 GRACE_S = 3.0
 """Time that a run may take to finish nearly completed work after a stop request."""
+
+
+class Interrupts:
+    """Count Ctrl-C and SIGTERM inside a `with` block; does nothing outside the main thread.
+
+    The first signal requests a clean stop, the second one stops the run at once, and the third one raises wherever the
+    driver is.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.signal: signal.Signals | None = None
+        self._before: dict[signal.Signals, Any] = {}
+
+    @property
+    def reason(self) -> str:
+        """Reason for the log and the terminal; empty if no signal arrived."""
+        return f"interrupted by {self.signal.name}" if self.signal is not None else ""
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self._before[number] = signal.signal(number, self._received)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        self._before.clear()
+        if isinstance(error, Interrupted | Terminated):
+            self.raise_if_any()
+
+    def _received(self, number: int, frame: FrameType | None) -> None:
+        self.count += 1
+        self.signal = self.signal or signal.Signals(number)
+        if self.count > COUNTED_SIGNALS:
+            raise raised_by(self.signal)
+
+    def raise_if_any(self) -> None:
+        """Raise for the signal that stopped the run; called after the clean stop."""
+        if self.signal is signal.SIGTERM:
+            raise SystemExit(TERMINATED) from None
+        if self.signal is not None:
+            raise KeyboardInterrupt from None  # not a subclass: only for this class does Python exit by the signal
 
 
 class Driver:
@@ -78,6 +131,7 @@ class Driver:
         with rare_collections():
             self._loop(interrupts)
         self._log.flush()
+        self._log.sample(self.snapshot())
         if self._failure is not None:
             raise RunFailedError(self._failure)
         assert self._status is not None
@@ -102,24 +156,31 @@ class Driver:
         if interrupts.count and self._stop_at is None:
             self._stop(interrupts.reason)
         if self._stop_at is not None and (now > self._stop_at or interrupts.count > 1):
-            self._status = self._status or "stopped"
+            self._handle(ev.StopRequested(self._stop_reason, at_once=True))
         if self._stop_at is None and self._errors.any_failed:
             self._verdict = self._errors.verdict(self._metrics.total)
             if self._verdict is not None:
                 self._stop("too many errors")
         if now - self._sampled >= (NEAR_SAMPLE_S if self._near_limit else SAMPLE_S):
             self._sampled = now
-            used = self._cluster.memory().used_bytes
+            reading = self._cluster.memory()
+            used = reading.used_bytes
             self.peak_memory = max(self.peak_memory, used)
             self._near_limit = used > NEAR_LIMIT * self.memory_limit > 0
-            self._handle(ev.MemorySample(used, self.memory_limit))
+            self._handle(ev.MemorySample(used, self.memory_limit, reading.devices))
             self._handle(ev.Tick(now - self._started))
             self._log.flush()
             self._accounts.sync()
         if now - self._shown >= SHOW_S:
             self._shown = now
-            if self.progress.due(now - self._started):
-                self.progress.update(self._metrics.snapshot(now - self._started))
+            t = now - self._started
+            shows, keeps = self.progress.due(t), self._log.wants_sample(t)
+            if shows or keeps:
+                snapshot = self._metrics.snapshot(t)
+                if shows:
+                    self.progress.update(snapshot)
+                if keeps:
+                    self._log.sample(snapshot)
 
     def snapshot(self) -> Snapshot:
         """Return the current state of the run."""
@@ -168,7 +229,7 @@ class Driver:
                 self._status = action.status
             elif isinstance(action, act.Fail):
                 self._status, self._failure = "failed", action.reason
-            else:
+            elif not isinstance(action, act.Rescale):
                 account = self._accounts.actions.get(type(action))
                 if account is not None:
                     account(action)

@@ -16,14 +16,13 @@ from msgspec.structs import replace
 from thresher.core.arguments.options import RunOptions
 from thresher.core.files.filesystem import STANDARD_STREAM
 from thresher.core.outlets import DROPPED, SCORES
-from thresher.core.pipeline import Pipeline, Stage
+from thresher.core.pipeline import Pipeline, RunResult, Stage
 from thresher.core.planning.checks import Problems, check_initial_tasks, stage_problems
 from thresher.core.planning.plan import CHUNK_BYTES, Op, Plan, PlanSettings, make_plan
 from thresher.core.recipes.executors import honoured_stages
-from thresher.core.result import RunResult
 from thresher.core.stage import SinkStage, SourceStage
 from thresher.credentials import redacted_errors
-from thresher.errors import PlanError, RefusedError, RunFailedError
+from thresher.errors import PlanError, RefusedError, RunFailedError, ThresherError
 from thresher.runtime.cluster import Cluster
 from thresher.runtime.memory.floor import CHUNK_SHARE, RECORD_SHARE, chunk_bytes, refuse_below_floor
 from thresher.runtime.processes.accelerators import Accelerator
@@ -183,7 +182,11 @@ class Executor:
 
     def execute(self, pipeline: Pipeline, options: RunOptions) -> RunResult:
         """Run the pipeline and its outlets to the end."""
-        with redacted_errors(RunFailedError):
+        if options.otel:
+            from thresher.observe.otlp import check_otel
+
+            check_otel()
+        with redacted_errors(RunFailedError), served_metrics(options) as options:
             if pipeline.outlets:
                 from thresher.runtime.outlets import run_with_outlets
 
@@ -193,6 +196,27 @@ class Executor:
                 from thresher.runtime.run import run_plan
 
                 return run_plan(self, plan, options)
+
+
+@contextlib.contextmanager
+def served_metrics(options: RunOptions) -> Iterator[RunOptions]:
+    """Serve metrics while the block runs, if the options want it; yield the options of the runs inside."""
+    wanted = options.metrics
+    if wanted is None:
+        yield options
+        return
+    from thresher.observe.prometheus.endpoint import MetricsEndpoint
+
+    endpoint = MetricsEndpoint(wanted.port, wanted.host)
+    try:
+        try:
+            yield dataclasses.replace(options, watcher=endpoint)
+        except ThresherError:
+            endpoint.linger(wanted.linger_s)
+            raise
+        endpoint.linger(wanted.linger_s)
+    finally:
+        endpoint.shut_down()
 
 
 def run_spec(plan: Plan, limits: Limits, accelerators: Sequence[Accelerator] = ()) -> RunSpec:

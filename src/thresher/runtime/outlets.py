@@ -3,22 +3,23 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from thresher.core.arguments.options import OutletOrigin, RunOptions
 from thresher.core.files.filesystem import STANDARD_STREAM, join
-from thresher.core.outlets import DROPPED, QUARANTINED, SCORES
-from thresher.core.pipeline import Pipeline, Stage
+from thresher.core.outlets import DROPPED, QUARANTINED, SCORES, Branch, running_branch, with_sent
+from thresher.core.pipeline import Pipeline, RunResult, Stage
 from thresher.core.planning.plan import Plan
 from thresher.core.registry import OUTLET_READER, lookup, resolve
-from thresher.core.result import RunResult
 from thresher.core.stage import SinkStage
 from thresher.errors import PlanError
 from thresher.ledger.folder.opening import refuse_unusable
 from thresher.ledger.folder.outlets import OutletInput, belongs_to, mark_done, outlet_input, refuse_unlike
 from thresher.ledger.folder.request import check_apart, run_folder
-from thresher.runtime.run import run_plan, run_request
+from thresher.runtime.run import run_plan
+from thresher.runtime.run_request import run_request
 
 if TYPE_CHECKING:
     from thresher.runtime.executor import Executor
@@ -31,6 +32,8 @@ def run_with_outlets(executor: Executor, pipeline: Pipeline, options: RunOptions
     """Run a pipeline and its outlets. All of them are planned and checked before the first one starts."""
     if SCORES in pipeline.outlets:
         options = replace(options, keep_scores=True)
+    if pipeline.outlets and not options.branches:
+        options = replace(options, branches=branches_of(pipeline))
     with executor.connected():
         plan = executor.plan(pipeline, options)
         main = _Folders(executor, plan, options) if pipeline.outlets else None
@@ -39,10 +42,30 @@ def run_with_outlets(executor: Executor, pipeline: Pipeline, options: RunOptions
         if options.origin is not None:
             options = replace(options, fresh=_is_outdated(executor, plan, options))
         result = run_plan(executor, plan, options)
+    if options.branches:
+        _end_branch(options.branches, result)
     if main is not None:
         for name, branch in pipeline.outlets.items():
             result.outlets[name] = _run_outlet(executor, name, branch, main)
     return result
+
+
+def branches_of(pipeline: Pipeline, name: str = "", depth: int = 0) -> list[Branch]:
+    """Return a pipeline and its outlets in the order in which they run."""
+    found = [Branch(name or pipeline.name, depth)]
+    for outlet, branch in pipeline.outlets.items():
+        found += branches_of(branch, outlet, depth + 1)
+    return found
+
+
+def _end_branch(branches: list[Branch], result: RunResult) -> None:
+    """Take in the result of the branch that has run."""
+    sent = Counter({DROPPED: result.counts["dropped"], QUARANTINED: result.counts["quarantined"]})
+    for stage in result.stages:
+        sent.update(stage.get("sent", {}))
+    branches[:] = with_sent(branches, sent)
+    running = running_branch(branches)
+    branches[running] = branches[running]._replace(written=result.counts["written"])
 
 
 def _is_outdated(executor: Executor, plan: Plan, options: RunOptions) -> bool:

@@ -6,69 +6,72 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import heapq
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from thresher.core.arguments.options import RunOptions
 from thresher.core.arguments.sizes import counted
-from thresher.core.files.filesystem import STANDARD_STREAM
-from thresher.core.outlets import DROPPED, INPUT, ORIGIN
+from thresher.core.files.filesystem import STANDARD_STREAM, is_url
 from thresher.core.phases import PhaseReader
-from thresher.core.planning.fingerprint import fingerprint, tasks_digest
+from thresher.core.pipeline import RunResult
 from thresher.core.planning.plan import Plan
-from thresher.core.result import RunResult
 from thresher.core.tally import Tally, counts_add_up, extras_text
-from thresher.core.task import EmptyTask, Task
+from thresher.core.task import Task
 from thresher.core.unit import Unit
-from thresher.errors import RunFailedError, ThresherError, TooManyErrorsError
+from thresher.credentials import error_line
+from thresher.errors import RunFailedError, TooManyErrorsError
 from thresher.ledger.folder.open_run import OpenRun
 from thresher.ledger.folder.opening import STARTS_OVER, open_run
-from thresher.ledger.folder.request import InputChangedError, RunRequest, changed_inputs, refuse_changed_inputs
+from thresher.ledger.folder.request import InputChangedError, changed_inputs, refuse_changed_inputs
+from thresher.ledger.records import CommitRecord
 from thresher.observe.event_log import EventLog, Log, NoLog
 from thresher.observe.metrics import Metrics, Restored
-from thresher.observe.progress import NoProgress, Progress, RunInfo, make_progress
+from thresher.observe.progress import NoProgress, Progress, RunInfo, WithWatcher, make_progress
 from thresher.observe.report import RunFacts, build_report
 from thresher.runtime.accounts import Accounts, LedgerRecorder
+from thresher.runtime.closing import closing_attempt, trace_at_end
 from thresher.runtime.cluster import Cluster
-from thresher.runtime.driver import Driver
+from thresher.runtime.driver import Driver, Interrupts
 from thresher.runtime.error_watch import ErrorWatch
-from thresher.runtime.interrupts import Interrupts
 from thresher.runtime.orders import WorkerSetup
-from thresher.runtime.standard_output import (
-    NOTE,
-    StandardOutput,
-    reads_standard_input,
-    standard_output,
-    without_ledger,
-    writes_standard_output,
-)
+from thresher.runtime.run_request import initial_tasks, run_request
 from thresher.runtime.work_list import WorkList, as_stream, begin_listing, is_input_unit, units_for_tasks
 from thresher.scheduler.step import Scheduler
-from thresher.version import __version__
 
 if TYPE_CHECKING:
     from thresher.runtime.executor import Executor
+    from thresher.runtime.standard_output import StandardOutput
+
+SLOWEST_UNITS = 10
+"""Number of slow units in a report."""
 
 
 def run_plan(executor: Executor, plan: Plan, options: RunOptions) -> RunResult:
     """Run a plan to the end. Raise a ThresherError if it fails, KeyboardInterrupt if it was interrupted."""
-    if reads_standard_input(plan) or writes_standard_output(plan):
-        options = without_ledger(options)
-    if not writes_standard_output(plan):
+    reads = bool(getattr(plan.source, "reads_standard_input", False))
+    writes = plan.sink is not None and plan.sink.path == STANDARD_STREAM
+    if not reads and not writes:
         return _run_plan(executor, plan, options)
+    from thresher.runtime.standard_output import NOTE, standard_output, without_ledger
+
+    options = without_ledger(options)
+    if not writes:
+        return _run_plan(executor, plan, options, NOTE)
     with standard_output() as output:
-        return _run_plan(executor, output.plan(plan), options, output)
+        return _run_plan(executor, output.plan(plan), options, NOTE, output)
 
 
-def _run_plan(executor: Executor, plan: Plan, options: RunOptions, output: StandardOutput | None = None) -> RunResult:
+def _run_plan(
+    executor: Executor, plan: Plan, options: RunOptions, note: str = "", output: StandardOutput | None = None
+) -> RunResult:
     listed = begin_listing(plan)
     with Interrupts() as interrupts:  # also while the folder is opened, which must not stop halfway
         run = open_run(run_request(executor, plan, options))
-        if output is not None or reads_standard_input(plan):
-            run.warnings.append(NOTE)
+        if note:
+            run.warnings.append(note)
         try:
             return _run_attempt(executor, plan, options, run, (listed, interrupts), output)
         except InputChangedError as change:
@@ -88,48 +91,12 @@ def _run_attempt(
     output: StandardOutput | None,
 ) -> RunResult:
     """Run one attempt. `source`: the units, and the signals; `output`: receives finished files in place of a folder."""
-    with closing_attempt(run) as parts:
+    with trace_at_end(run, options), closing_attempt(run) as parts:
         run.redo_missing()
         parts.cluster = executor.make_cluster(executor.limits())
         parts.attempt = RunAttempt(executor, plan, options, run, parts.cluster)
         parts.attempt.output = output
         return parts.attempt.run(*source)
-
-
-@dataclass
-class Parts:
-    """Resources to close when an attempt ends, as far as they were created."""
-
-    cluster: Cluster | None = None
-    """The workers."""
-    attempt: RunAttempt | None = None
-    """The attempt, with its progress display."""
-
-
-@contextlib.contextmanager
-def closing_attempt(run: OpenRun) -> Iterator[Parts]:
-    """Close everything however the block ends; if it fails, record the exit code in the run folder."""
-    parts = Parts()
-    exit_code = 1
-    try:
-        yield parts
-        exit_code = 0
-    except ThresherError as error:
-        exit_code = error.exit_code
-        raise
-    except KeyboardInterrupt:
-        exit_code = 130
-        raise
-    except SystemExit:
-        exit_code = 143
-        raise
-    finally:
-        if parts.cluster is not None:
-            parts.cluster.close(kill=exit_code != 0)
-        if parts.attempt is not None:
-            parts.attempt.progress.close()
-        if exit_code:
-            run.abandon(exit_code)
 
 
 class RunAttempt:
@@ -151,13 +118,15 @@ class RunAttempt:
         self._committed_before = len(run.committed)
         self._resumed = _input_units(run)
         self._errors = ErrorWatch(plan.stages, options.max_errors, _total(run))
-        self.progress: Progress = make_progress(options.progress, interval_s=executor.logging_interval_s)
+        view = make_progress(options.progress, interval_s=executor.logging_interval_s)
+        self._is_silent = isinstance(view, NoProgress)
+        self.progress: Progress = view if options.watcher is None else WithWatcher(view, options.watcher)
         executor.notify = self.progress.message
 
     def run(self, listed: Iterator[Unit], interrupts: Interrupts) -> RunResult:
         """Run from the first unit to the report."""
         prints = self.progress.worker_output()
-        setup = WorkerSetup(self._plan, self._run.target, announce=_announce(self.progress, prints))
+        setup = WorkerSetup(self._plan, self._run.target, announce=self._announce(prints))
         if self.output is not None:
             prints = sys.stderr.fileno() if prints is None else prints
             self._recorder.on_commit = self.output.committed
@@ -175,19 +144,40 @@ class RunAttempt:
         if self._plan.sink is not None and self._plan.sink.settles_schema:
             accounts.after_commit = lambda: self._after_commit(work)
         self.progress.start(self._info())
+        if self._options.watcher is not None:
+            self.progress.message(f"metrics at http://{self._options.watcher.address}/metrics")
         for text in self._run.warnings:
             self.progress.message(text)
         try:
-            status = driver.run(interrupts)
+            with self._dashboard():
+                status = driver.run(interrupts)
             if extras := _total(self._run).extras:
                 self.progress.message(f"warning: {extras_text(extras)}")
         finally:
+            if self._options.watcher is not None:
+                self._options.watcher.update(driver.snapshot())
             if isinstance(log, EventLog):
                 log.close()
             self.progress.finish(None)
         if status == "stopped":
             self._end_early(driver, work, interrupts)
         return self._finish(driver, work, accounts)
+
+    @contextlib.contextmanager
+    def _dashboard(self) -> Iterator[None]:
+        """Serve the dashboard until the block ends, if it is wanted; outlets have none of their own."""
+        run_dir = self._run.run_dir
+        if not self._options.dashboard or self._options.origin is not None or run_dir is None:
+            yield
+        elif is_url(run_dir):
+            self.progress.message(f"no dashboard: the events of {run_dir} are uploaded at the end; see it then")
+            yield
+        else:
+            from thresher.runtime.dashboard_process import dashboard_beside
+
+            with dashboard_beside(run_dir) as address:
+                self.progress.message(f"dashboard: {address}" if address else "the dashboard does not start")
+                yield
 
     def _info(self) -> RunInfo:
         return RunInfo(
@@ -196,14 +186,28 @@ class RunAttempt:
             run_dir=self._run.run_dir,
             workers=self._limits.shared_workers,
             units_resumed=self._resumed,
+            branches=tuple(self._options.branches),
+            outlet="" if self._options.origin is None else self._options.origin.outlet.rsplit("/", 1)[-1],
         )
+
+    def _announce(self, output: int | None) -> str:
+        """Return how the compilation of rules is announced; a live view redraws an unfinished line in place."""
+        if self._is_silent or self._options.progress == "json":
+            return "none"
+        return "lines" if output is None else "bar"
 
     def _open_log(self, spec: Any) -> Log:
         folder = self._run.event_folder()
         if folder is None:
             return NoLog()
         log = EventLog(folder)
-        log.start(spec, plan={"name": self._plan.name, "stages": [stage.name for stage in self._plan.stages]})
+        names = [stage.name for stage in self._plan.stages]
+        log.start(
+            spec,
+            plan={"name": self._plan.name, "stages": names, "phases": len(self._plan.phase_starts)},
+            executor=self._executor.name,
+            restored=self._restored,
+        )
         return log
 
     # -- units --------------------------------------------------------------------------------------------------------
@@ -217,7 +221,7 @@ class RunAttempt:
             later.append(self._join_units)
         tasks: dict[str, Task] = {}
         if self._plan.source is None:
-            units, tasks = units_for_tasks(_initial_tasks(self._options), self._plan.tasks_per_unit)
+            units, tasks = units_for_tasks(initial_tasks(self._options), self._plan.tasks_per_unit)
             listed = iter(units)
         self._cluster.mark_done(sorted(done))
         listed = self._checked_units(listed) if self._resumed else listed
@@ -265,7 +269,7 @@ class RunAttempt:
         if change is not None and not self._options.accept_changes:
             refuse_changed_inputs(self._run.run_dir or "", change)
         done = [unit.work for unit in units if unit.id in self._run.committed]
-        self._restored = Restored(len(done), sum(done))
+        self._restored = Restored(len(done), sum(done), _total(self._run))
         total = "" if any(unit.stream for unit in units) else f" of {len(units):,}"
         self.progress.message(f"resuming: {self._resumed:,}{total} units done")
         return iter(units)
@@ -275,7 +279,7 @@ class RunAttempt:
     def _end_early(self, driver: Driver, work: WorkList, interrupts: Interrupts) -> None:
         """Report what is done and how to resume, then raise with a note that prevents a second report."""
         self._recorder.sync()
-        self._run.write_json("report.json", self._report(driver, work, "stopped", driver.stop_reason))
+        self._write_report(self._report(driver, work, "stopped", driver.stop_reason))
         driver.raise_if_over_budget()
         done = _input_units(self._run)
         resumes = "to go on" if self._run.run_dir else "to start over: this run keeps no run folder"
@@ -306,12 +310,29 @@ class RunAttempt:
             status = "failed"
             report |= {"status": status, "error": str(failure)}
         self._run.write_json("metrics.json", driver.snapshot())
-        self._run.write_json("report.json", report)
+        self._write_report(report)
         self._run.finish(status, 0 if failure is None else failure.exit_code)
         if failure is not None:
             raise failure
         results = None if self._plan.sink is not None else accounts.results()
         return RunResult(report, results, self._cluster.decode_result)
+
+    def _write_report(self, report: dict[str, Any]) -> None:
+        """Write the report as data and as a page; a page that cannot be drawn must not fail the run."""
+        self._run.write_json("report.json", report)
+        if self._options.progress == "json":
+            self.progress.finish(report)  # the caller prints the summary for people
+        store = self._run.store
+        if store is None:
+            return
+        from thresher.runtime.report_file import LONG_RUN_S, write_page
+
+        try:
+            # Nobody who stops a run waits for pictures.
+            scores = report["status"] == "finished" and report["wall_s"] > LONG_RUN_S
+            write_page(store, report, with_scores=scores, events=self._run.event_folder())
+        except Exception as error:
+            self.progress.message(f"warning: report.html could not be written: {error_line(error)}")
 
     def _failure(self) -> TooManyErrorsError | None:
         """Check the losses of all attempts together."""
@@ -335,6 +356,7 @@ class RunAttempt:
             peak_memory_bytes=driver.peak_memory,
             memory_limit_bytes=self._limits.memory_bytes,
             error=error,
+            slowest_units=slowest_units(self._run.committed.values()),
         )
         return build_report(facts, _total(self._run))
 
@@ -347,79 +369,13 @@ def _total(run: OpenRun) -> Tally:
     return total
 
 
-def _announce(progress: Progress, output: int | None) -> str:
-    """Return how the compilation of rules is announced; a live view redraws an unfinished line in place."""
-    if isinstance(progress, NoProgress):
-        return "none"
-    return "lines" if output is None else "bar"
+def slowest_units(records: Iterable[CommitRecord], most: int = SLOWEST_UNITS) -> tuple[dict[str, Any], ...]:
+    """Return the units of the first phase that took the longest, the slowest first."""
+    times = ((sum(s.busy_s for s in r.tally.stages.values()), r) for r in records if not r.phase and not r.joined)
+    found = heapq.nlargest(most, times, key=lambda item: item[0])
+    return tuple({"unit": r.unit, "busy_s": round(s, 3), "read": r.read, "written": r.written} for s, r in found if s)
 
 
 def _input_units(run: OpenRun) -> int:
     """Return the number of committed input units."""
     return sum(1 for unit, record in run.committed.items() if not record.phase and is_input_unit(unit))
-
-
-def run_request(executor: Executor, plan: Plan, options: RunOptions) -> RunRequest:
-    """Return what the ledger needs to open the run."""
-    sink = plan.sink
-    return RunRequest(
-        name=plan.name,
-        run_dir=options.run_dir,
-        sink_path=sink.path if sink is not None else None,
-        mode=sink.mode if sink is not None else "error",
-        storage_options=sink.storage_options if sink is not None else None,
-        extension=sink.extension() if sink is not None else "",
-        suffixes=sink.suffixes() if sink is not None else ("",),
-        dropped_to=options.dropped_to,
-        fingerprint=fingerprint(plan.stages, __version__, plan.outlets)
-        | _tasks_part(plan, options)
-        | _origin_parts(options),
-        recipe=dict(options.recipe or {}),
-        plan=plan_facts(plan),
-        executor=executor.name,
-        fresh=options.fresh,
-        keep_scores=options.keep_scores,
-        accept_changes=options.accept_changes,
-        ledger=options.ledger,
-        target_file_size=sink.target_file_size if sink is not None else None,
-        schema_mode=_schema_mode(plan),
-        phase_extensions=tuple(writer.extension() for writer in plan.phase_writers),
-        outlets=(*plan.outlets, *([DROPPED] if plan.settings.keep_dropped and options.dropped_to is None else [])),
-    )
-
-
-def _initial_tasks(options: RunOptions) -> Sequence[Task]:
-    return options.initial_tasks if options.initial_tasks is not None else [EmptyTask()]
-
-
-def _tasks_part(plan: Plan, options: RunOptions) -> dict[str, str]:
-    """Return the part of the fingerprint that covers the initial tasks; empty if the run cannot be resumed anyway."""
-    if plan.source is not None or plan.sink is None or not options.ledger:
-        return {}
-    return {"initial_tasks": tasks_digest(_initial_tasks(options), plan.tasks_per_unit)}
-
-
-def _origin_parts(options: RunOptions) -> dict[str, str]:
-    """Return the parts of the fingerprint that cover the outlet that the run is made for."""
-    return {} if options.origin is None else {ORIGIN: options.origin.outlet, INPUT: options.origin.digest}
-
-
-def _schema_mode(plan: Plan) -> str:
-    """Return how the schema of the output files is decided."""
-    if plan.sink is None or not plan.sink.settles_schema:
-        return ""
-    return "listed" if plan.source is not None and plan.source.lists_schema else "first"
-
-
-def plan_facts(plan: Plan) -> dict[str, Any]:
-    """Return the content of plan.json."""
-    return {
-        "name": plan.name,
-        "stages": [stage.name for stage in plan.stages],
-        "groups": plan.groups(),
-        "entries": plan.entries,
-        "ops": [
-            {"index": op.index, "steps": [[step.kind, step.stage] for step in op.steps], "next": op.next}
-            for op in plan.ops
-        ],
-    }

@@ -17,7 +17,6 @@ from dataclasses import replace
 from typing import Any
 
 from thresher.core.arguments.options import RunOptions
-from thresher.core.files.filesystem import STANDARD_STREAM
 from thresher.core.planning.plan import Plan
 from thresher.core.unit import Unit
 from thresher.errors import UsageError, cannot_write_results
@@ -28,16 +27,6 @@ NOTE = (
 )
 _COPY_BYTES = 2**20
 _Position = tuple[int, float]
-
-
-def reads_standard_input(plan: Plan) -> bool:
-    """Return True if the reader reads standard input."""
-    return bool(getattr(plan.source, "reads_standard_input", False))
-
-
-def writes_standard_output(plan: Plan) -> bool:
-    """Return True if the writer writes to standard output."""
-    return plan.sink is not None and plan.sink.path == STANDARD_STREAM
 
 
 def without_ledger(options: RunOptions) -> RunOptions:

@@ -34,6 +34,15 @@ class StopWorker(Action, frozen=True, gc=False, omit_defaults=True):
     """Stop a worker that is no longer needed or is being replaced. It holds no task. No reply."""
 
     worker: int  # worker id
+    reason: str = ""  # "age", "memory", "tasks" or "failure": recycled; "surplus", "moved" or "short": not needed here
+
+
+class Rescale(Action, frozen=True, gc=False, omit_defaults=True):
+    """The autoscaler decided how many dedicated workers an op should have. For observers: there is nothing to do."""
+
+    op: int  # the op
+    workers: int  # number of workers from now on
+    before: int  # number of workers so far
 
 
 class Dispatch(Action, frozen=True, gc=False, omit_defaults=True):
@@ -104,4 +113,6 @@ class Fail(Action, frozen=True, gc=False, omit_defaults=True):
     op: int | None = None  # the op that caused it, if any
 
 
-AnyAction = StartWorker | StopWorker | Dispatch | GrantCredit | Resume | Release | Requeue | Commit | Finish | Fail
+AnyAction = (
+    StartWorker | StopWorker | Rescale | Dispatch | GrantCredit | Resume | Release | Requeue | Commit | Finish | Fail
+)

@@ -9,9 +9,19 @@ from __future__ import annotations
 from heapq import heappop, heappush
 
 from thresher.scheduler.actions import Dispatch, Resume
-from thresher.scheduler.lineage import first_leaf, make_ready, oldest_task, queue_calls, take_call, unlink
-from thresher.scheduler.load import Group, add_to_queue, credit_of, may_run, note_starved_worker, set_groups, take_on
+from thresher.scheduler.load import (
+    Group,
+    add_to_queue,
+    credit_of,
+    first_leaf,
+    may_run,
+    note_starved_worker,
+    oldest_task,
+    set_groups,
+    take_on,
+)
 from thresher.scheduler.state import HELD, PARKED, READY, UP, OpState, State, TaskState, UnitState, WorkerState
+from thresher.scheduler.units import make_ready, queue_calls, take_call, unlink
 from thresher.scheduler.workers.pools import Pool, drain_worker
 
 MAX_GENERATORS = 2  # different emitting ops a worker may hold tasks of, so that at most two can be parked
@@ -371,5 +381,5 @@ def start(state: State, worker: WorkerState, op: OpState, tasks: list[TaskState]
     if state.spec.worker_max_tasks:
         worker.taken += len(tasks)
         if worker.taken >= state.spec.worker_max_tasks:
-            drain_worker(state, worker)
+            drain_worker(state, worker, "tasks")
     state.out.append(Dispatch(worker.id, op.index, refs))

@@ -144,11 +144,21 @@ class CommitFailed(Event, frozen=True, gc=False, omit_defaults=True):
     retryable: bool = True  # False: the run fails at once
 
 
+class DeviceReading(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """Measured use of one accelerator, by any process."""
+
+    name: str  # its node and number, such as "local/0"
+    used_bytes: int  # memory in use
+    total_bytes: int  # its memory
+    busy_percent: float = 0.0  # share of the last sampling period in which it was busy
+
+
 class MemorySample(Event, frozen=True, gc=False, omit_defaults=True):
     """Measured memory of the whole run."""
 
     used_bytes: int  # in use now
     limit_bytes: int  # the ceiling; 0: none
+    devices: tuple[DeviceReading, ...] = ()  # use of its accelerators, as far as something measures them
 
 
 class WorkerMemory(Event, frozen=True, gc=False, omit_defaults=True):
@@ -169,6 +179,7 @@ class StopRequested(Event, frozen=True, gc=False, omit_defaults=True):
     """The run was asked to end early, in an orderly way."""
 
     reason: str = ""  # human-readable cause
+    at_once: bool = False  # do not wait for what is under way
 
 
 AnyEvent = (

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from thresher.scheduler.dispatch import MAX_GENERATORS
-from thresher.scheduler.lineage import first_leaf, subtree
+from thresher.scheduler.load import first_leaf
 from thresher.scheduler.state import (
     COMMITTING,
     DONE,
@@ -21,6 +21,7 @@ from thresher.scheduler.state import (
     WorkerState,
 )
 from thresher.scheduler.step import Scheduler
+from thresher.scheduler.units import subtree
 
 
 class BrokenInvariant(AssertionError):

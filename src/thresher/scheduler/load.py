@@ -13,10 +13,11 @@ How much a task may take follows from measured rates: the time of a task, its fa
 
 from __future__ import annotations
 
+from heapq import heappop
+
 from thresher.scheduler.actions import TaskRef
-from thresher.scheduler.lineage import oldest_task
 from thresher.scheduler.model import NO_LIMIT, RunSpec
-from thresher.scheduler.state import RUNNING, UP, OpState, State, TaskState, WorkerState, chain
+from thresher.scheduler.state import RUNNING, UP, OpState, State, TaskState, UnitState, WorkerState, chain
 
 LARGEST_WINDOW = 8  # factor by which the window may grow to bridge gaps in the input
 STARVING_SIGHTINGS = 16  # observations of an idle worker with a full window before the window grows by one batch
@@ -339,3 +340,34 @@ def limit_bytes(spec: RunSpec, op: OpState) -> int:
     if behind == 0:
         return spec.budget_bytes
     return spec.budget_bytes // 2 + spec.budget_bytes // 2 * before // (before + behind)
+
+
+# -- the task that may always run --------------------------------------------------------------------------------------
+
+
+def first_leaf(node: TaskState | UnitState) -> TaskState | None:
+    """Return the first task below a unit in lineage order, or None if the unit has none now."""
+    leaf = node.first
+    if leaf is None:
+        return None
+    while leaf.first is not None:
+        leaf = leaf.first
+    return leaf
+
+
+def oldest_task(state: State) -> TaskState | None:
+    """Return the first task of all units in lineage order: it may always run, so that nothing deadlocks.
+
+    Tasks in the sink are older than the rest of their unit.
+    """
+    heap = state.oldest_units
+    while heap:
+        key, unit = heap[0]
+        if unit.key is key:
+            if unit.sinking:
+                return next(iter(unit.sinking.values()))
+            if unit.first is not None:
+                return first_leaf(unit)
+            unit.listed = False
+        heappop(heap)
+    return None

@@ -12,8 +12,7 @@ from heapq import heappop
 
 from thresher.scheduler.actions import Fail, Requeue
 from thresher.scheduler.dispatch import MAX_GENERATORS, dispatch, resume, start
-from thresher.scheduler.lineage import enqueue, enqueue_after, oldest_task, queue_calls, subtree, take_call
-from thresher.scheduler.load import detach, drop_op_task, release, reserve
+from thresher.scheduler.load import detach, drop_op_task, oldest_task, release, reserve
 from thresher.scheduler.state import (
     DELAYED,
     ENDED,
@@ -30,7 +29,18 @@ from thresher.scheduler.state import (
     WorkerState,
     chain,
 )
-from thresher.scheduler.units import add_root, new_key, request_rerun, reset_commit, start_run
+from thresher.scheduler.units import (
+    add_root,
+    enqueue,
+    enqueue_after,
+    new_key,
+    queue_calls,
+    request_rerun,
+    reset_commit,
+    start_run,
+    subtree,
+    take_call,
+)
 from thresher.scheduler.workers.pools import cancel_draining, holds_nothing
 
 

@@ -230,6 +230,7 @@ class WorkerState:
     __slots__ = (
         "born_s",
         "done",
+        "drain_reason",
         "draining",
         "groups",
         "id",
@@ -253,6 +254,7 @@ class WorkerState:
         self.node = place.node  # node it reported
         self.state = STARTING
         self.draining = False  # gets no new tasks, finishes its current ones, then is stopped
+        self.drain_reason = ""  # why it is draining, as in StopWorker
         self.born_s = 0.0  # time it became ready
         self.done = 0  # number of tasks it finished
         self.taken = 0  # number of tasks it received

@@ -36,7 +36,6 @@ from thresher.scheduler.events import (
     WorkerReady,
     WorkerSetupFailed,
 )
-from thresher.scheduler.lineage import enqueue_due, unlink
 from thresher.scheduler.load import (
     detach,
     finish_task,
@@ -61,7 +60,7 @@ from thresher.scheduler.recovery import (
     void,
 )
 from thresher.scheduler.state import DONE, OPEN, PARKED, RUNNING, VOID, State, TaskState, chain
-from thresher.scheduler.units import add_unit, commit_if_complete, emit, finish_unit
+from thresher.scheduler.units import add_unit, commit_if_complete, emit, enqueue_due, finish_unit, unlink
 from thresher.scheduler.workers.autoscale import rebalance, set_initial_targets
 from thresher.scheduler.workers.capacity import size_of
 from thresher.scheduler.workers.placement import placement_errors
@@ -286,7 +285,7 @@ def on_task_failed(state: State, event: TaskFailed) -> None:
     worker = state.workers[event.worker]
     detach(state, worker, task)
     if not event.blamed:
-        drain_worker(state, worker)
+        drain_worker(state, worker, "failure")
     if task.state == VOID:
         remove_void_task(state, task)
         return
@@ -334,6 +333,9 @@ def on_commit_failed(state: State, event: CommitFailed) -> None:
 
 def on_stop_requested(state: State, event: StopRequested) -> None:
     state.stopping = True
+    if event.at_once:
+        state.over = True
+        state.out.append(Finish("stopped"))
 
 
 def on_tick(state: State, event: Tick) -> None:

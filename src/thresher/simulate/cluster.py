@@ -16,9 +16,9 @@ from thresher.scheduler import actions as act
 from thresher.scheduler import events as ev
 from thresher.scheduler.actions import AnyAction, TaskRef
 from thresher.scheduler.events import AnyEvent, Emitted
-from thresher.scheduler.lineage import MAX_DELAY_S
 from thresher.scheduler.model import NodeSpec, OpSpec, RunSpec, UnitSpec
 from thresher.scheduler.step import Scheduler
+from thresher.scheduler.units import MAX_DELAY_S
 from thresher.simulate.resources import Machine, Usage
 from thresher.simulate.worker import VirtualWorker
 from thresher.simulate.workload import Path, RuleBroken, RunningTask, SimulatedOutput, Workload
@@ -273,6 +273,7 @@ class VirtualCluster:
 _PERFORM: dict[type, Callable[[VirtualCluster, Any], None]] = {
     act.StartWorker: VirtualCluster._start_worker,
     act.StopWorker: VirtualCluster._stop_worker,
+    act.Rescale: lambda cluster, action: None,
     act.Dispatch: VirtualCluster._dispatch,
     act.Resume: VirtualCluster._resume,
     act.Requeue: VirtualCluster._requeue,

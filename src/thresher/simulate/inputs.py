@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import cycle
+from typing import NamedTuple
 
 import msgspec
 
@@ -158,8 +159,9 @@ def make_units(
     """Return the units of `data_bytes` of input. Files are those of the profile, repeated, or all of one size."""
     entries = {op_key(op): op.index for op in ops if op.source}
     total = data_bytes if data_bytes is not None else profile.input_bytes
-    if not profile.files or not profile.input_bytes:
-        return [UnitSpec(f"task-{n}", (0, n), entries[file.op], 0) for n, file in enumerate(profile.files)]
+    if not profile.input_bytes:
+        given = [file for file in profile.files if not file.later]
+        return [UnitSpec(f"task-{n}", (0, n), entries[file.op], 0) for n, file in enumerate(given)]
     files = _files(profile, file_bytes)
     expected = sum(1 if file.stream else _unit_count(file, block_bytes) for file in files)
     if expected * total / sum(file.nbytes for file in files) > MOST_UNITS:
@@ -181,9 +183,51 @@ def make_units(
     return units
 
 
+class LaterPhase(NamedTuple):
+    """A phase after the first."""
+
+    entry: OpSpec
+    """Index of the op at which its units enter."""
+    block_bytes: int | None
+    """Approximate size of its units; `None`: it has as many units as in the measured run, however large the input."""
+
+
+def later_phases(plan: Plan, ops: Sequence[OpSpec]) -> list[LaterPhase]:
+    """Return the phases of a plan after the first."""
+    found = []
+    for phase in range(1, len(plan.phase_starts)):
+        stage = getattr(plan.source_of(phase), "stage", None)
+        found.append(LaterPhase(ops[plan.entries[f"phase-{phase + 1}"]], getattr(stage, "blocksize", None)))
+    return found
+
+
+def make_phase_units(profile: RunProfile, phases: Sequence[LaterPhase], data_bytes: int) -> list[list[UnitSpec]]:
+    """Return the units of each phase after the first, for `data_bytes` of input; without those that have none.
+
+    Where units have a size, there are more of them for more input. A phase that makes one result of all records costs
+    what it has cost in the measured run.
+    """
+    scale = data_bytes / profile.input_bytes if profile.input_bytes else 1.0
+    found = []
+    for number, phase in enumerate(phases, start=2):
+        files = [file for file in profile.files if file.later and file.op == op_key(phase.entry)]
+        units, nbytes = sum(file.units for file in files), sum(file.nbytes for file in files)
+        if units and phase.block_bytes:
+            nbytes = int(nbytes * scale)
+            units = max(1, round(units * scale) if units > 1 else -(-nbytes // phase.block_bytes))
+            if units > MOST_UNITS:
+                raise UsageError(
+                    f"--data: phase {number} of {data_bytes:,} bytes of input has over {MOST_UNITS:,} units. Set a "
+                    f"larger blocksize for {phase.entry.stages[0].removesuffix('-read')}, such as 256MB"
+                )
+        sizes = [nbytes // units] * units
+        found.append([UnitSpec(f"p{number}-{n}", (n, 0), phase.entry.index, size) for n, size in enumerate(sizes)])
+    return [units for units in found if units]
+
+
 def _files(profile: RunProfile, file_bytes: int | None) -> list[FileSample]:
     """Return the files of the profile, or one of the given size in their place."""
-    files = [file for file in profile.files if file.nbytes]
+    files = [file for file in profile.files if file.nbytes and not file.later]
     if file_bytes is None:
         return files
     largest = max(files, key=lambda file: file.nbytes)

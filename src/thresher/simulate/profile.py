@@ -58,6 +58,7 @@ class FileSample(msgspec.Struct, frozen=True, gc=False):
     units: int  # number of units it was cut into before the run
     op: tuple[str, ...]  # key of its entry op
     stream: bool = False  # cut while it is read
+    later: bool = False  # what a phase after the first has read
 
 
 class CommitSample(msgspec.Struct, frozen=True, gc=False):
@@ -85,8 +86,8 @@ class RunProfile(msgspec.Struct, frozen=True):
 
     @property
     def input_bytes(self) -> int:
-        """Return the size of all files."""
-        return sum(file.nbytes for file in self.files)
+        """Return the size of all input files."""
+        return sum(file.nbytes for file in self.files if not file.later)
 
 
 def op_key(op: OpSpec) -> tuple[str, ...]:
@@ -157,9 +158,12 @@ def _costed(op: OpProfile, costs: Mapping[str, float]) -> OpProfile:
 
 
 def given_profile(
-    ops: Sequence[OpSpec], stages: Sequence[str], entry: OpSpec, block_bytes: int, chunk_bytes: int
+    ops: Sequence[OpSpec], stages: Sequence[str], entries: Sequence[OpSpec], block_bytes: int, chunk_bytes: int
 ) -> RunProfile:
-    """Return a profile without a run: stages cost nothing until `with_costs`, and emit as many bytes as they take."""
+    """Return a profile without a run: stages cost nothing until `with_costs`, and emit as many bytes as they take.
+
+    `entries`: where each phase begins; a phase reads as many bytes as the one before.
+    """
     found = {}
     for op in ops:
         size = block_bytes if op.source and op.next is None else chunk_bytes
@@ -167,8 +171,8 @@ def given_profile(
         costs = dict.fromkeys(op.stages, (0.0, size))
         samples = (TaskSample(size, 0.0, outputs, costs),)
         found[op_key(op)] = OpProfile(op.name, samples, 0.001, at_once=not op.source)
-    files = (FileSample(block_bytes, 1, op_key(entry)),)
-    return RunProfile(tuple(stages), found, files)
+    files = [FileSample(block_bytes, 1, op_key(entry), later=number > 0) for number, entry in enumerate(entries)]
+    return RunProfile(tuple(stages), found, tuple(files))
 
 
 class Deck(Generic[Card]):
@@ -220,18 +224,23 @@ class OpCosts:
 
 
 class CommitCosts:
-    """Draws the costs of commits: the time of the quickest one is fixed, the rest is scaled by bytes."""
+    """Draws the costs of commits: the time of the quickest one is fixed, the rest is scaled by bytes.
 
-    __slots__ = ("_deck", "_least_s")
+    It is scaled from the mean size: that of a small unit alone says little about a large one.
+    """
+
+    __slots__ = ("_deck", "_least_s", "_mean_bytes")
 
     def __init__(self, samples: Sequence[CommitSample], random: Random) -> None:
         self._deck = Deck(samples, random)
         self._least_s = min(sample.held_s for sample in samples)
+        known = [sample.in_bytes for sample in samples if sample.in_bytes]
+        self._mean_bytes = sum(known) / len(known) if known else 0.0
 
     def draw(self, in_bytes: int) -> float:
         """Return the time that a commit occupies its worker."""
         sample = self._deck.deal()
-        scale = in_bytes / sample.in_bytes if in_bytes and sample.in_bytes else 1.0
+        scale = in_bytes / self._mean_bytes if in_bytes and sample.in_bytes else 1.0
         return self._least_s + (sample.held_s - self._least_s) * scale
 
 

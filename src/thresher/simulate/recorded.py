@@ -142,6 +142,8 @@ class LogFold:
         self._starts: list[float] = []
         self._gaps: list[float] = []
         self._listed_s = -1.0
+        self._input_ended = False
+        self._later: set[str] = set()  # units of phases after the first
         self._last_event_s = -1.0
         self._memory = 0
         self._up = 0
@@ -190,6 +192,9 @@ class LogFold:
             self._listed_s = t
         for unit in event.units:
             self._units[unit.unit] = unit
+        if self._input_ended:
+            self._later.update(unit.unit for unit in event.units)
+        self._input_ended |= event.input_ends
 
     def _emitted(self, t: float, event: ev.TaskEmitted | ev.TaskParked | ev.TaskDone) -> None:
         task = self._tasks.get(event.task)
@@ -280,12 +285,14 @@ class LogFold:
         )
 
     def _files(self) -> tuple[FileSample, ...]:
-        sizes: dict[tuple[int, int], list[Any]] = {}
+        sizes: dict[tuple[int, int, bool], list[Any]] = {}
         for unit in self._units.values():
-            sizes.setdefault((unit.entry, unit.order[0]), []).append(unit)
+            later = unit.unit in self._later
+            if unit.nbytes or not later:  # joins of files have no bytes
+                sizes.setdefault((unit.entry, unit.order[0], later), []).append(unit)
         return tuple(
-            FileSample(sum(u.nbytes for u in units), len(units), op_key(self._spec.ops[entry]), units[0].stream)
-            for (entry, _), units in sorted(sizes.items(), key=lambda item: item[0][1])
+            FileSample(sum(u.nbytes for u in units), len(units), op_key(self._spec.ops[entry]), units[0].stream, later)
+            for (entry, _, later), units in sorted(sizes.items(), key=lambda item: item[0][1])
         )
 
 

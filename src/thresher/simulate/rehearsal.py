@@ -6,11 +6,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from gc import get_threshold, set_threshold
+from itertools import chain
 from random import Random
 
 import msgspec
 
-from thresher.scheduler.events import UnitsListed
+from thresher.scheduler.actions import AnyAction
+from thresher.scheduler.events import AnyEvent, UnitsListed
 from thresher.scheduler.model import RunSpec, UnitSpec
 from thresher.simulate.cluster import Deadlock, VirtualCluster
 from thresher.simulate.profile import DRIVER_EVENT_S, ProfileWorkload, RunProfile, op_key
@@ -57,6 +59,15 @@ class StageUse(msgspec.Struct, frozen=True):
     peak_stage: str  # the slowest stage of the group
 
 
+class PhaseUse(msgspec.Struct, frozen=True):
+    """One phase of a run."""
+
+    wall_s: float  # from the begin of the phase to that of the next one
+    data_bytes: int  # bytes that it reads
+    units: int  # number of units
+    bottleneck: str  # its busiest group of stages
+
+
 class Series(msgspec.Struct, frozen=True):
     """Busy workers of a group of stages over time."""
 
@@ -86,6 +97,7 @@ class Rehearsal(msgspec.Struct, frozen=True):
     width_s: float  # width of one bin of the series
     series: tuple[Series, ...]  # busy workers over time
     inflight: tuple[float, ...]  # bytes between stages over time
+    phases: tuple[PhaseUse, ...] = ()  # what each phase takes; empty if there is one
 
     @property
     def docs_per_s(self) -> float:
@@ -99,29 +111,83 @@ class Rehearsal(msgspec.Struct, frozen=True):
 
 
 def rehearse(
-    spec: RunSpec, units: list[UnitSpec], profile: RunProfile, failures: Failures | None = None, seed: int = 0
+    spec: RunSpec,
+    units: list[UnitSpec],
+    profile: RunProfile,
+    failures: Failures | None = None,
+    seed: int = 0,
+    later: Sequence[list[UnitSpec]] = (),
 ) -> Rehearsal:
-    """Run the units to the end in virtual time and return the prediction."""
-    cluster = VirtualCluster(spec, units, ProfileWorkload(spec, profile, seed))
-    _list_units(cluster, units, profile.listing_s)
+    """Run the units to the end in virtual time and return the prediction. `later`: the units of later phases."""
+    everything = [*units, *chain.from_iterable(later)]
+    cluster = VirtualCluster(spec, everything, ProfileWorkload(spec, profile, seed))
+    phases = _Phases(cluster, profile, [units, *later])
+    cluster.watch = phases.watch if later else None
+    phases.list_next(profile.listing_s)
     if any(op.has_own_workers for op in spec.ops):
         cluster.at(0.0, cluster.tick, spec.autoscale_interval_s or 2.0)
     breaker = _FailureInjector(cluster, failures or Failures(), Random(seed + 1))
     with _rare_collections():
         try:
-            cluster.run(EVENTS_PER_UNIT * (len(units) + 1000))
+            cluster.run(EVENTS_PER_UNIT * (len(everything) + 1000))
         except Deadlock as error:
             cluster.ended = f"failed: {error}"
-    return _result(cluster, profile, units, tuple(breaker.times_s))
+    found = _result(cluster, profile, units, tuple(breaker.times_s))
+    return msgspec.structs.replace(found, phases=phases.uses()) if later else found
 
 
-def _list_units(cluster: VirtualCluster, units: list[UnitSpec], first_s: float) -> None:
-    """Schedule the listing of the units, some at a time."""
-    last = max(0, len(units) - 1) // LISTED_AT_ONCE
-    for place in range(last + 1):
-        part = tuple(units[place * LISTED_AT_ONCE : (place + 1) * LISTED_AT_ONCE])
-        when_s = first_s + place * LISTED_AT_ONCE * DRIVER_EVENT_S / 10
-        cluster.at(when_s, cluster.report, UnitsListed(part, more=place < last))
+class _Phases:
+    """Lists the units of a phase when all of the phase before are committed, and measures each phase."""
+
+    def __init__(self, cluster: VirtualCluster, profile: RunProfile, phases: Sequence[list[UnitSpec]]) -> None:
+        self._cluster = cluster
+        self._profile = profile
+        self._phases = phases
+        self._begun: list[tuple[float, list[float]]] = []  # time, and busy time of each op until then
+        self._to_list = 0
+
+    def list_next(self, first_s: float) -> None:
+        """Schedule the listing of the next phase, some units at a time."""
+        cluster, units = self._cluster, self._phases[len(self._begun)]
+        self._begun.append((cluster.now, list(cluster.usage.busy_s)))
+        more = len(self._begun) < len(self._phases)
+        last = max(0, len(units) - 1) // LISTED_AT_ONCE
+        self._to_list = last + 1
+        for place in range(last + 1):
+            part = tuple(units[place * LISTED_AT_ONCE : (place + 1) * LISTED_AT_ONCE])
+            when_s = first_s + place * LISTED_AT_ONCE * DRIVER_EVENT_S / 10
+            ends = place == last
+            cluster.at(when_s, cluster.report, UnitsListed(part, more=more or not ends, input_ends=more and ends))
+
+    def watch(self, event: AnyEvent | None, _actions: Sequence[AnyAction]) -> None:
+        """Begin the next phase after the last commit of this one."""
+        self._to_list -= isinstance(event, UnitsListed)
+        if self._to_list or self._cluster.scheduler.state.unfinished or len(self._begun) == len(self._phases):
+            return
+        self.list_next(self._cluster.driver_free_s)
+
+    def uses(self) -> tuple[PhaseUse, ...]:
+        """Return what each phase took."""
+        end = (max(self._cluster.now, 1e-9), list(self._cluster.usage.busy_s))
+        found = []
+        for units, begin, until in zip(self._phases, self._begun, [*self._begun[1:], end], strict=False):
+            wall_s = max(until[0] - begin[0], 1e-9)
+            busy_s = [after - before for before, after in zip(begin[1], until[1], strict=True)]
+            nbytes = sum(unit.nbytes for unit in units)
+            found.append(PhaseUse(wall_s, nbytes, len(units), self._busiest(busy_s, wall_s)))
+        return tuple(found)
+
+    def _busiest(self, busy_s: list[float], wall_s: float) -> str:
+        """Return the group of stages that kept most of its workers busy, and how many."""
+        spec, usage = self._cluster.spec, self._cluster.usage
+        shares = {}
+        for op in spec.ops:
+            workers = usage.own_workers[op.index] if op.has_own_workers else spec.shared_workers
+            shares[op.index] = busy_s[op.index] / (max(1, workers) * wall_s)
+        most = max(shares, key=shares.__getitem__)
+        stage = _slowest_stage(self._profile, op_key(spec.ops[most]))
+        group = short_name(spec.ops[most].name)
+        return f"{group if stage in ('', group) else f'{stage} in {group}'} ({shares[most]:.0%} busy)"
 
 
 class _FailureInjector:

@@ -21,7 +21,7 @@ class SimulatedCall(QueuedCall, eq=False, kw_only=True):
     """A call of a simulated worker."""
 
     sent_s: float
-    """When it was sent, or sent again after it was parked."""
+    """Time at which it was sent, or sent again after it was parked."""
     running: Sequence[RunningTask] = ()
     """Its tasks, once it has begun."""
     steps_s: tuple[float, ...] = ()

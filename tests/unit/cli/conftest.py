@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import subprocess
@@ -25,29 +26,37 @@ stages:
 """
 
 
+def thresher_in(
+    folder: Path, *arguments: str, timeout_s: float = 100, **variables: str
+) -> subprocess.CompletedProcess[str]:
+    """Run `thresher …` in a folder, as a real process without a terminal."""
+    return subprocess.run(
+        [sys.executable, "-m", "thresher", *arguments],
+        cwd=folder,
+        env={**os.environ, **variables},
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+        check=False,
+    )
+
+
+def small_folder(folder: Path) -> Path:
+    """Write a recipe and an input of 100 records, the first 3 of which are short."""
+    (folder / "recipe.yaml").write_text(RECIPE)
+    (folder / "input").mkdir()
+    lines = [json.dumps({"id": n, "text": "word " * n}) for n in range(100)]
+    (folder / "input" / "part.jsonl").write_text("\n".join(lines) + "\n")
+    return folder
+
+
 @pytest.fixture
 def thresher(tmp_path: Path) -> Thresher:
-    """Runs `thresher …` in a folder of its own, as a real process without a terminal."""
-
-    def run(*arguments: str, timeout_s: float = 60, **variables: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "thresher", *arguments],
-            cwd=tmp_path,
-            env={**os.environ, **variables},
-            capture_output=True,
-            text=True,
-            timeout=timeout_s,
-            check=False,
-        )
-
-    return run
+    """Runs `thresher …` in a folder of its own."""
+    return functools.partial(thresher_in, tmp_path)
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder with a recipe and an input of 100 records, the first 3 of which are short."""
-    (tmp_path / "recipe.yaml").write_text(RECIPE)
-    (tmp_path / "input").mkdir()
-    lines = [json.dumps({"id": n, "text": "word " * n}) for n in range(100)]
-    (tmp_path / "input" / "part.jsonl").write_text("\n".join(lines) + "\n")
-    return tmp_path
+    """A folder with a recipe and a small input."""
+    return small_folder(tmp_path)

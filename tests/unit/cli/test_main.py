@@ -56,8 +56,11 @@ def test_a_planned_command_says_so(command: str, capsys: pytest.CaptureFixture[s
         (["run", "r.yaml", "--worker", "2"], "thresher run has no flag '--worker'. Did you mean '--workers'?"),
         (["run", "r.yaml", "--workers", "two"], "argument --workers: 'two' is not a whole number"),
         (["run", "r.yaml", "--gpus", "two"], "argument --gpus: 'two' is not a whole number."),
-        (["run", "r.yaml", "--metrics-port", "1"], "--metrics-port is planned and not available yet."),
-        (["run", "r.yaml", "--dashboard"], "--dashboard is planned and not available yet."),
+        (["run", "quick-text", "--metrics-port", "99999", "input_path=x", "output_path=y"], "99999 is not a port"),
+        (["run", "quick-text", "--metrics-linger", "5", "input_path=x", "output_path=y"], "give that, too"),
+        (["monitor", "up", "--target", "here"], "--target 'here' is not of the form HOST:PORT"),
+        (["monitor", "up", "--grafana-port", "0"], "0 is not a port"),
+        (["monitor", "down"], "invalid choice: 'down'"),
         (["run", "no-such.yaml"], "no-such.yaml: there is no such file, and no built-in recipe of that name."),
         (
             ["run", "quick-text", "--input", "x"],
@@ -191,7 +194,7 @@ def test_colour_on_a_terminal_can_be_turned_off() -> None:
             stderr=child,
             env={**os.environ, "NO_COLOR": no_color, "TERM": "xterm"},
         )
-        assert process.wait(60) == 2
+        assert process.wait(100) == 2
         os.close(child)
         shown = os.read(parent, 10_000).decode()
         os.close(parent)

@@ -102,6 +102,7 @@ def needed(tmp_path: Path) -> dict[str, Any]:
         "edges": [0.5],
         "shares": [0.5, 1],
         "number": 1,
+        "ids_to_remove_path": str(tmp_path / "ids"),
     }
 
 

@@ -13,7 +13,7 @@ from thresher.core import registry
 from thresher.core.recipes.recipe import Recipe, load_recipe
 from thresher.core.stage import ProcessingStage
 from thresher.errors import RecipeError
-from thresher.runtime.interrupts import Terminated
+from thresher.stage_errors import Terminated
 
 
 def load(stages: str, trust: tuple[str, ...] = ()) -> Recipe:
@@ -162,7 +162,7 @@ def test_a_signal_while_a_stage_is_made_is_no_fault_of_the_stage(
 ) -> None:
     raised = "    raise Terminated(143)\n"
     body = {"import": "if True:\n" + raised, "constructor": "def Stopped():\n" + raised}[where]
-    (tmp_path / f"stopped_in_{where}.py").write_text(f"from thresher.runtime.interrupts import Terminated\n{body}")
+    (tmp_path / f"stopped_in_{where}.py").write_text(f"from thresher.stage_errors import Terminated\n{body}")
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(Terminated):
         load(f"  - {{_target_: stopped_in_{where}.Stopped}}\n", (f"stopped_in_{where}",))

@@ -21,7 +21,7 @@ from thresher.core.stage import (
     SourceStage,
     overrides,
 )
-from thresher.core.stage_context import context_of
+from thresher.core.tally import context_of
 from thresher.core.task import FileGroupTask, Task
 from thresher.errors import UsageError
 

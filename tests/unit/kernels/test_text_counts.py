@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.unit.kernels.plain_counts import GROUPS
 from tests.unit.kernels.texts import as_texts, counted, group_counts, hard_texts, made_up_texts, real_texts
-from thresher.kernels.counts.groups import COUNTS
+from thresher.kernels.counts import COUNTS
 from thresher.kernels.counts.text_counts import Counts
 
 EVERY_GROUP = pytest.mark.parametrize("group", GROUPS)

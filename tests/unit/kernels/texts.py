@@ -14,7 +14,7 @@ import pytest
 import zstandard
 from hypothesis import strategies as st
 
-from thresher.kernels.counts.groups import COUNTS
+from thresher.kernels.counts import COUNTS
 from thresher.kernels.counts.text_counts import PADDING, Counts, Texts
 
 DATA = Path(__file__).parents[4] / "shared" / "data"

@@ -157,7 +157,7 @@ def test_a_second_process_is_refused_until_the_first_is_gone(tmp_path: Path):
     process.send_signal(signal.SIGSTOP)  # alive, and certain not to end meanwhile
     try:
         second = start(tmp_path / "out")
-        said, _ = second.communicate(timeout=60)
+        said, _ = second.communicate(timeout=100)
         assert said == ""
         assert second.returncode != 0
     finally:

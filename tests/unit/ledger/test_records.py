@@ -3,16 +3,18 @@ from __future__ import annotations
 
 import itertools
 import os
+from dataclasses import replace
 from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace as replace_struct
 
 from tests.unit.ledger.runs import commit, commit_all, lines_of, request, units, whole_run
 from thresher.core.unit import unit_id
 from thresher.ledger.folder.find import read_manifest
 from thresher.ledger.folder.opening import open_run
-from thresher.ledger.parts import join, plan_joins
+from thresher.ledger.parts import TWICE_AT_MOST, join, phase_tree, plan_joins
 from thresher.ledger.records import CommitRecord, OutputFile
 from thresher.ledger.unit_output import CommitTarget
 from thresher.stages.io.jsonl.writer import JsonlWriter
@@ -37,6 +39,28 @@ def test_every_part_is_joined_once_in_order_and_files_are_as_full_as_they_may_be
         assert unit.nbytes <= target or len(unit.pieces) == 1
     for unit, following in itertools.pairwise(joins):
         assert unit.nbytes + following.pieces[0].size > target
+
+
+@given(st.lists(st.integers(1, 50), min_size=1, max_size=600), st.integers(2, 40))
+def test_files_between_phases_are_joined_to_few_and_little_of_them_is_on_disk_twice(sizes, most_files):
+    target = replace(TARGET, phases="out/_thresher/phases", phase_extensions=(".phase",))
+    records = (replace_struct(part(number, n), part=False, handed_on=True) for number, n in enumerate(sizes))
+    committed = {record.unit: record for record in records}
+    while True:
+        joins, left = phase_tree(committed, 0, most_files, target)
+        if not joins:
+            break
+        nbytes = [unit.nbytes for unit in joins]
+        assert len(joins) == 1 or sum(nbytes) <= TWICE_AT_MOST * sum(sizes)
+        for unit in joins:
+            joined = (OutputFile(f"{unit.id}.phase", unit.nbytes, 1, "0"),)
+            names = tuple(piece.relative for piece in unit.pieces)
+            committed[unit.id] = CommitRecord(
+                unit.id, 1, outputs=joined, order=unit.order, joined=names, handed_on=True
+            )
+    assert len(left) <= most_files
+    assert sum(record.outputs[0].bytes for record in left) == sum(sizes)
+    assert [record.order for record in left] == sorted(record.order for record in left)
 
 
 def test_a_joined_file_is_named_after_its_first_unit():

@@ -16,10 +16,9 @@ from tests.unit.ledger.runs import commit, commit_all, lines_of, request, units,
 from thresher.core.unit import Piece, Unit
 from thresher.errors import OutputRefusedError, UsageError
 from thresher.ledger.folder.find import find_run, read_commits, read_manifest, read_units
-from thresher.ledger.folder.journal import Journal
 from thresher.ledger.folder.lock import Lease
 from thresher.ledger.folder.opening import open_run
-from thresher.ledger.records import CommitRecord, encode
+from thresher.ledger.records import CommitRecord, Journal, encode
 from thresher.ledger.records import read_commits as read_journal
 from thresher.ledger.stores.s3_store import S3Store
 from thresher.ledger.stores.store import Owner, Store, open_store
@@ -246,5 +245,5 @@ def test_of_processes_that_start_in_the_same_moment_one_wins_and_the_others_end_
     assert len(said) >= 1
     assert all(f"in use by a live run: process {winner.pid} on" in text for text in said)
     for process in processes:
-        process.communicate("end\n" if process is winner else None, timeout=60)
+        process.communicate("end\n" if process is winner else None, timeout=100)
     assert sorted(process.returncode for process in processes) == [0, 4, 4]

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.core.json_batches import batch_of, written
-from thresher.core.stage_context import context_of
+from thresher.core.tally import context_of
 from thresher.errors import InputError, MissingPackageError, UsageError
 from thresher.models import tokenizer as module
 from thresher.models.tokenizer import load_tokenizer

@@ -5,12 +5,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from thresher import ProcessingStage
-from thresher.core.stage_context import context_of
-from thresher.core.tally import StageTally
+from thresher.core.tally import StageTally, context_of
 from thresher.observe.charts import BARS_SHOWN, chart_lines
 
 
@@ -28,6 +27,12 @@ def test_bars_of_several_workers_add_up_and_numbers_come_in_order() -> None:
         "sizes": [{"bar": 0.5, "n": 1}, {"bar": 4, "n": 1}, {"bar": 16, "n": 5}, {"bar": "no value", "n": 1}]
     }
     assert tally.own_counts() == {}
+
+
+def test_a_whole_number_is_the_same_bar_as_an_integer_and_as_a_float() -> None:
+    assert tally_of((10**8, 1, ""), (1e8, 2, ""), (0.0, 3, "kept"), (-0.0, 4, "kept")).charts() == {
+        "sizes": [{"bar": 0, "n": 7, "parts": {"kept": 7}}, {"bar": 10**8, "n": 3}]
+    }
 
 
 def test_bars_with_names_come_by_size_and_say_their_parts() -> None:
@@ -59,6 +64,10 @@ def test_a_name_cannot_control_the_terminal() -> None:
     assert "\033" not in chart_lines([{"bar": "\033[31mred", "n": 1}], 80)[0]
 
 
+@example([("", 1, ""), ("", 10**7, "copied"), (1e7, 1, "")], 56)
+@example([("a" * 20, 10**8, "kept"), ("b", 10**8, "dropped")], 56)
+@example([("a" * 20, 10**8, "kept"), ("b", 10**8, "dropped")], 60)
+@example([("", 1, "copied"), ("", 1, "dropped"), ("", 1, "sent"), ("", 1, "x"), (1e9, 1, "kept")], 56)
 @given(
     st.lists(
         st.tuples(

@@ -10,13 +10,15 @@ import sys
 import tempfile
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from thresher.errors import CheckFailedError, RunFailedError
 from thresher.observe import event_log
-from thresher.observe.event_log import EventLog, decode_line, read_log
+from thresher.observe.event_log import NOW, TIMELINE, EventLog, decode_line, read_log, read_timeline
+from thresher.observe.progress import Snapshot, StageSnapshot
 from thresher.scheduler.events import Tick
 from thresher.scheduler.model import OpSpec, RunSpec
 
@@ -131,3 +133,43 @@ def test_the_log_needs_neither_pyarrow_nor_numpy() -> None:
     )
     shown = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)
     assert shown.stdout.strip() == "[]"
+
+
+# -- the timeline -----------------------------------------------------------------------------------------------------
+
+
+def snapshot(t: float, status: str = "running") -> Snapshot:
+    """Return a snapshot of a run that reads a record a second."""
+    stage = StageSnapshot(name="Reader", leads=True, out_docs=int(t), out_bytes=100 * int(t))
+    return Snapshot(elapsed_s=t, stages=(stage,), status=status, memory_bytes=7)
+
+
+def test_the_timeline_of_a_day_is_a_few_thousand_samples(tmp_path: Path) -> None:
+    log, t = EventLog(tmp_path), 0.0
+    while t < 86_400:
+        if log.wants_sample(t):
+            log.sample(snapshot(t))
+        t += max(0.25, t / 800)
+    moments = read_timeline((tmp_path / TIMELINE).read_bytes())
+    assert 1_000 < len(moments) < 5_000
+    assert moments[-1].docs == int(moments[-1].t)
+
+
+def test_the_last_snapshot_is_kept_in_full_and_on_the_timeline(tmp_path: Path) -> None:
+    log = EventLog(tmp_path)
+    log.sample(snapshot(1.0))
+    log.sample(snapshot(1.1))
+    log.sample(snapshot(1.2, "finished"))
+    assert [moment.t for moment in read_timeline((tmp_path / TIMELINE).read_bytes())] == [1.0, 1.2]
+    now = msgspec.json.decode((tmp_path / NOW).read_bytes())
+    assert (now["elapsed_s"], now["status"], now["stages"][0]["out_docs"]) == (1.2, "finished", 1)
+    assert not list(tmp_path.glob("*.tmp"))
+
+
+def test_a_timeline_that_ends_in_the_middle_of_a_line_is_read_up_to_it(tmp_path: Path) -> None:
+    log = EventLog(tmp_path)
+    for t in range(5):
+        log.sample(snapshot(float(t)))
+    content = (tmp_path / TIMELINE).read_bytes()
+    assert [moment.t for moment in read_timeline(content[:-9])] == [0.0, 1.0, 2.0, 3.0]
+    assert read_timeline(b"not a timeline") == []

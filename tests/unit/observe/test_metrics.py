@@ -8,7 +8,7 @@ import pytest
 
 from thresher.core.tally import StageTally, Tally
 from thresher.observe.metrics import Metrics, Restored
-from thresher.observe.progress import Snapshot, StageSnapshot
+from thresher.observe.progress import Snapshot, StageSnapshot, WorkerStates
 from thresher.scheduler import actions as act
 from thresher.scheduler import events as ev
 from thresher.scheduler.model import OpSpec, UnitSpec
@@ -374,3 +374,140 @@ def test_the_units_of_a_stream_are_counted_as_they_are_cut() -> None:
     assert now.units_listed == 3
     now = fold(metrics, ev.TaskDone(-1, 1), ev.UnitCommitted("s-0"))
     assert (now.units_done, now.units_listed, now.progress_ratio) == (1, 3, 1.0)
+
+
+# -- what the endpoint and the dashboard need besides -----------------------------------------------------------------
+
+
+def test_reasons_and_own_numbers_are_those_of_the_tallies_and_leave_out_what_was_taken_back() -> None:
+    said = tally(10, dropped=4)
+    said.stage(1).reasons = {"TooShort": 3, "TooLong": 1}
+    said.stage(1).counts = {"languages": 2}
+    said.stage(1).errors = {"field-missing": 0}
+    metrics = Metrics(STAGES, FUSED)
+    rule = stage(
+        fold(metrics, *with_worker(1), listed(100), dispatch(-1, "u0"), ev.TaskEmitted(-1, 1, (), tally=said)), "Rule"
+    )
+    assert (rule.drop_reasons, rule.quarantine_reasons) == ({"TooLong": 1, "TooShort": 3}, {})
+    assert rule.user_counts == {"languages": 2}
+    again = stage(fold(metrics, act.Requeue(1, (), "u0", 1)), "Rule")
+    assert (again.drop_reasons, again.dropped) == ({}, 0)
+
+
+def test_what_was_not_committed_does_not_count_at_an_early_end() -> None:
+    metrics = Metrics(STAGES, FUSED)
+    fold(
+        metrics,
+        *with_worker(1),
+        listed(100, 100),
+        dispatch(-1, "u0"),
+        ev.TaskDone(-1, 1, tally=tally(10)),
+        ev.UnitCommitted("u0"),
+        dispatch(-2, "u1"),
+        ev.TaskEmitted(-2, 1, (), tally=tally(5)),
+    )
+    now = fold(metrics, ev.StopRequested("enough"), ev.StopRequested("enough", at_once=True), act.Finish("stopped"))
+    assert (now.status, stage(now, "Reader").in_docs) == ("stopped", 10)
+    assert [message.text for message in now.messages] == ["stopping: enough"]
+
+
+def test_counts_of_earlier_attempts_are_there_and_make_no_rate() -> None:
+    before = Restored(units=1, nbytes=100, tally=tally(50, dropped=5))
+    metrics = Metrics(STAGES, FUSED, before)
+    now = fold(metrics, *with_worker(1), listed(100), dispatch(-1, "u0"), t=1.0)
+    assert (stage(now, "Rule").in_docs, stage(now, "Rule").docs_per_s) == (50, 0.0)
+    now = fold(metrics, ev.TaskDone(-1, 1, tally=tally(10, dropped=1)), t=2.0)
+    assert (stage(now, "Rule").in_docs, stage(now, "Rule").dropped) == (60, 6)
+    assert stage(now, "Rule").docs_per_s == pytest.approx(10)
+    assert metrics.total.stage(1).in_docs == 10, "the error budget adds what was before by itself"
+
+
+def test_times_of_tasks_are_those_they_ran_and_those_they_waited() -> None:
+    metrics = Metrics(STAGES, STREAM)
+    fold(metrics, *with_worker(1), listed(100), dispatch(-1, "u0"), t=0.0)
+    fold(metrics, ev.TaskEmitted(-1, 1, (), busy_s=0.5), t=0.5)
+    fold(metrics, ev.TaskDone(-1, 1, (ev.Emitted(1, 40),), busy_s=0.25), t=1.0)  # it ran 0.75 s of 1 s
+    fold(metrics, dispatch(1, "u0", op=1), t=3.0)
+    now = fold(metrics, ev.TaskDone(1, 1, (ev.Emitted(2, 10),), busy_s=0.004), t=3.5)
+    reader = stage(now, "Reader")  # it leads both ops
+    assert (reader.service.count, reader.queue.count) == (2, 2)
+    assert reader.service.sum_s == pytest.approx(0.754)
+    assert reader.queue.sum_s == pytest.approx(0.25 + 2.5 - 0.004)
+    assert reader.service.counts[2] == 1, "0.004 s is in the bucket up to 5 ms"
+
+
+def test_time_in_which_tasks_wait_for_credit_or_beside_a_free_worker_is_backpressure() -> None:
+    metrics = Metrics(STAGES, STREAM)
+    fold(metrics, *with_worker(1), listed(100), dispatch(-1, "u0"), ev.Tick(1.0))
+    assert stage(fold(metrics, ev.Tick(2.0)), "Reader").backpressure_s == 0
+    now = fold(metrics, ev.TaskParked(-1, 1), ev.Tick(3.0))
+    assert (stage(now, "Reader").backpressure_s, stage(now, "Reader").parked_tasks) == (1.0, 1)
+    now = fold(metrics, act.Resume(1, -1), ev.Tick(5.0))
+    assert (stage(now, "Reader").backpressure_s, stage(now, "Reader").parked_tasks) == (1.0, 0)
+    fold(metrics, ev.TaskDone(-1, 1, (ev.Emitted(1, 40),)))  # nobody takes it, though worker 1 is free
+    assert stage(fold(metrics, ev.Tick(6.0)), "Reader").backpressure_s == 2.0
+
+
+DEDICATED = (
+    OpSpec(index=0, name="read", stages=("Reader",), next=1, source=True),
+    OpSpec(index=1, name="rule", stages=("Rule",), dedicated=True, gpus=1),
+)
+
+
+def test_workers_are_told_by_state_and_so_are_those_that_were_replaced_or_lost() -> None:
+    metrics = Metrics(STAGES, DEDICATED)
+    own = [act.StartWorker(i, op=1, devices=(i % 2,)) for i in (2, 3, 4)]
+    fold(metrics, act.StartWorker(1), *own, listed(100), *(ev.WorkerReady(i) for i in (1, 2, 3)), dispatch(-1, "u0"))
+    now = fold(metrics, act.StopWorker(2, "age"), ev.WorkerLost(3, "killed"), act.StartWorker(5, op=1, devices=(0,)))
+    rule = stage(now, "Rule")
+    assert rule.dedicated == WorkerStates(starting=2, ready=0, busy=0, recycled=1, lost=1)
+    assert now.shared == WorkerStates(ready=1, busy=1)
+    assert rule.accelerators == 1, "workers 4 and 5 share one"
+    assert rule.errors == {"worker-lost": 1}
+    surplus = fold(metrics, act.StopWorker(4, "surplus"))
+    assert surplus.stages[1].dedicated == WorkerStates(starting=1, recycled=1, lost=1)
+
+
+def test_decisions_of_the_autoscaler_are_counted() -> None:
+    metrics = Metrics(STAGES, DEDICATED)
+    now = fold(metrics, listed(100), act.Rescale(1, 4, 2), act.Rescale(1, 3, 4), act.Rescale(1, 5, 3))
+    rule = stage(now, "Rule")
+    assert (rule.workers_target, rule.scaled_up, rule.scaled_down) == (5, 2, 1)
+
+
+def test_errors_are_counted_by_reason_at_the_stage_where_they_happened() -> None:
+    metrics = Metrics(STAGES, DEDICATED)
+    now = fold(
+        metrics,
+        *with_worker(1),
+        listed(100),
+        dispatch(-1, "u0"),
+        ev.TaskFailed(-1, 1, "OSError", "no"),
+        dispatch(-1, "u0"),
+        ev.WorkerLost(1, "killed by signal 9"),
+        ev.CommitFailed("u0", 0, "no space"),
+        ev.WorkerSetupFailed(9, "unknown"),
+    )
+    assert stage(now, "Reader").errors == {"OSError": 1, "worker-lost": 1}
+    assert stage(now, "Rule").errors == {"commit-failed": 1}
+    assert now.errors_elsewhere == {"worker-setup-failed": 1}
+    assert now.errors == 4
+
+
+def test_devices_are_those_of_the_last_sample_that_measured_them() -> None:
+    reading = ev.DeviceReading("local/0", 30, 80, 50.0)
+    metrics = Metrics(STAGES, FUSED)
+    now = fold(metrics, ev.MemorySample(1, 0, (reading,)), ev.MemorySample(2, 0))
+    assert now.memory_bytes == 2
+    assert [(d.name, d.memory_bytes, d.memory_total_bytes, d.busy_ratio) for d in now.devices] == [
+        ("local/0", 30, 80, 0.5)
+    ]
+
+
+def test_the_bottleneck_is_the_stage_that_takes_most_of_the_busiest_workers() -> None:
+    metrics = Metrics(STAGES, FUSED)
+    fold(metrics, *with_worker(1), listed(100), dispatch(-1, "u0"), t=0.0)
+    assert fold(metrics, ev.Tick(1.0), t=1.0).bottleneck is None, "nothing has been measured"
+    said = Tally(stages={0: StageTally(in_docs=1, busy_s=0.2), 1: StageTally(in_docs=1, busy_s=0.7)})
+    assert fold(metrics, ev.TaskEmitted(-1, 1, (), tally=said), t=1.0).bottleneck == "Rule"
+    assert fold(metrics, ev.Tick(20.0), t=20.0).bottleneck is None, "all have time to spare"

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import pty
 import re
@@ -11,11 +12,14 @@ import subprocess
 import sys
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from thresher.core.outlets import Branch
 from thresher.errors import UsageError
+from thresher.observe.json_lines import JsonProgress
 from thresher.observe.layout import frame
 from thresher.observe.lines import LineProgress, progress_line
 from thresher.observe.progress import Message, NoProgress, RunInfo, Snapshot, StageSnapshot, make_progress
@@ -98,7 +102,7 @@ def test_none_shows_nothing_and_never_asks_for_a_snapshot() -> None:
 
 def test_an_unknown_mode_names_the_nearest_one() -> None:
     with pytest.raises(
-        UsageError, match=r"'line' is not a kind of view; legal are auto, live, lines, none\. Did you mean"
+        UsageError, match=r"'line' is not a kind of view; legal are auto, live, lines, json, none\. Did you mean"
     ):
         make_progress("line")
 
@@ -162,7 +166,51 @@ def test_every_message_is_written_once() -> None:
     assert stream.getvalue().count("worker 2 is lost") == 1
 
 
-@pytest.mark.parametrize("mode", ["lines", "live"])
+# -- lines of JSON -----------------------------------------------------------------------------------------------------
+
+
+def test_a_json_log_has_the_figures_of_the_snapshot_at_the_times_of_the_lines() -> None:
+    stream = io.StringIO()
+    view = JsonProgress(stream, 10, clock=lambda: 1_000_000_000.5)
+    view.start(INFO)
+    for tenths in range(130):
+        view.update(snapshot(elapsed_s=tenths / 10, messages=(Message(1, 1.0, "worker 1 is lost"),)))
+    view.message("warning: a\n\u2028\x1b[31mb")
+    lines = [json.loads(line) for line in stream.getvalue().split("\n")[:-1]]
+    assert [(line["event"], line["level"]) for line in lines] == [
+        ("start", "info"),
+        ("message", "info"),
+        ("progress", "info"),
+        ("progress", "info"),
+        ("message", "warning"),
+    ]
+    assert {line["time"] for line in lines} == {"2001-09-09T01:46:40.500Z"}
+    assert (lines[0]["name"], lines[0]["run_dir"]) == ("english", "out/_thresher")
+    assert [line["elapsed_s"] for line in lines[2:4]] == [2.0, 12.0]
+    now = snapshot(elapsed_s=12.0)
+    for key in ("units_done", "units_listed", "memory_bytes", "quarantined", "eta_s"):
+        assert lines[3][key] == getattr(now, key)
+    assert [stage["name"] for stage in lines[3]["stages"]] == [stage.name for stage in now.stages]
+    assert lines[3]["stages"][0]["in_docs"] == 1000
+    assert lines[4]["text"] == "a\n\u2028\x1b[31mb"
+    assert stream.getvalue().isascii()
+    assert "\x1b" not in stream.getvalue()
+
+
+def test_a_json_log_of_a_run_without_a_report_ends_too() -> None:
+    stream = io.StringIO()
+    view = make_progress("json", stream)
+    view.close()
+    assert stream.getvalue() == ""
+    view.start(INFO)
+    view.finish(None)
+    view.close()
+    view.close()
+    ends = [json.loads(line) for line in stream.getvalue().splitlines() if '"end"' in line]
+    assert [(end["level"], end["status"]) for end in ends] == [("error", "failed")]
+
+
+@pytest.mark.parametrize("mode", ["lines", "json", "live"])
 def test_a_stream_that_is_closed_does_not_fail_the_run(mode: str) -> None:
     stream = io.StringIO()
     view = make_progress(mode, stream)
@@ -172,6 +220,23 @@ def test_a_stream_that_is_closed_does_not_fail_the_run(mode: str) -> None:
     view.message("hello")
     view.finish(None)
     assert stream.closed  # and none of the calls above raised
+
+
+BRANCHES = (Branch("english", 0, None, 700), Branch("short", 1, 300), Branch("tiny", 2), Branch("dropped", 1, 50))
+"""The pipeline is done, and its first outlet runs, which has an outlet of its own."""
+
+
+def test_a_line_names_the_branch_and_what_the_others_get() -> None:
+    info = msgspec.structs.replace(INFO, branches=BRANCHES)
+    line = progress_line(snapshot(sent={"tiny": 12}, phases=2), info)
+    assert line.startswith("12 s  branch 2/4  phase 1/2  50.0%  ")
+    assert "  to tiny 12  to dropped 50  " in line
+
+
+def test_the_first_line_of_a_branch_says_what_it_gets_and_what_comes_after_it() -> None:
+    stream = io.StringIO()
+    make_progress("lines", stream).start(msgspec.structs.replace(INFO, branches=BRANCHES))
+    assert "english: executor local, branch 2/4 with 300 records, then tiny, dropped, 2 workers" in stream.getvalue()
 
 
 # -- the live view -----------------------------------------------------------------------------------------------------
@@ -185,6 +250,25 @@ def test_the_live_view_names_every_stage_with_its_figures() -> None:
     assert re.search(r"^└ WordCountFilter +1\.23k +0\.00 +75\.0% +0$", text, re.MULTILINE)
     assert re.search(r"^JsonlWriter +0 +0\.00 +- +12\.3M +3 +0/2 +0$", text, re.MULTILINE)
     assert re.search(r"^memory ━+ 412\.0 MB of 1\.0 GB   workers 2/2 busy$", text, re.MULTILINE)
+
+
+def test_the_live_view_draws_all_branches_with_their_state_and_counts() -> None:
+    info = msgspec.structs.replace(INFO, branches=BRANCHES)
+    lines = ["".join(span.text for span in line) for line in frame(info, snapshot(sent={"tiny": 12}), 80)]
+    assert "branch 2/4   800.0 MB of" in lines[1]
+    table = lines[lines.index(next(line for line in lines if line.startswith("branch"))) :][1:5]
+    assert [line.split() for line in table] == [
+        ["english", "done", "700"],
+        ["short", "running", "300"],
+        ["tiny", "to", "come", "12"],
+        ["dropped", "to", "come", "50"],
+    ]
+    assert [len(line) - len(line.lstrip()) for line in table] == [0, 2, 4, 2]
+    assert max(map(len, lines)) < 80
+
+
+def test_a_pipeline_without_outlets_shows_no_branches() -> None:
+    assert "branch" not in "\n".join([*shown(80), progress_line(snapshot(), INFO)])
 
 
 def test_before_all_input_is_found_there_is_no_bar_and_no_eta() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from tests.unit.scheduler.play import READ_FILTER_WRITE, WHOLE, Play, dispatched, done
 from thresher.scheduler.events import CommitFailed, TaskFailed, Tick, WorkerLost, WorkerReady
-from thresher.scheduler.lineage import MAX_DELAY_S, delay_of
+from thresher.scheduler.units import MAX_DELAY_S, delay_of
 
 
 def failing_filter() -> Play:

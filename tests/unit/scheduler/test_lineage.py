@@ -6,9 +6,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from thresher.scheduler.lineage import first_leaf, link, subtree, unlink
+from thresher.scheduler.load import first_leaf
 from thresher.scheduler.model import OpSpec, RunSpec
 from thresher.scheduler.state import DONE, State, TaskState, UnitState
+from thresher.scheduler.units import link, subtree, unlink
 
 SPEC = RunSpec(ops=(OpSpec(index=0, name="x", source=True),), shared_workers=1, budget_bytes=1)
 

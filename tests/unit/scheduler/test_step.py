@@ -270,3 +270,12 @@ def test_an_event_that_cannot_happen_is_refused_with_the_story(event: object, me
     play.units("a", "b", more=True)
     with pytest.raises(IllegalEvent, match=message):
         play.feed(event)  # type: ignore[arg-type]  # an event, whatever its kind
+
+
+def test_a_stop_at_once_does_not_wait_for_what_is_under_way() -> None:
+    play = Play(WHOLE)
+    play.ready()
+    play.units("a", "b")
+    assert play.feed(StopRequested("enough")) == []
+    assert play.feed(StopRequested("enough", at_once=True)) == [Finish("stopped")]
+    assert play.feed(done(-1, 1)) == []

@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from tests.unit.simulate.profiles import MB, machines, one_op, profile_of, three_ops
-from thresher.simulate.inputs import make_units
-from thresher.simulate.profile import op_key, with_costs
+from thresher.errors import UsageError
+from thresher.scheduler.model import OpSpec, RunSpec
+from thresher.simulate.inputs import LaterPhase, make_phase_units, make_units
+from thresher.simulate.profile import CommitSample, FileSample, RunProfile, op_key, with_costs
 from thresher.simulate.rehearsal import Failures, rehearse, short_name
 
 
@@ -41,6 +43,63 @@ def test_units_of_other_sizes_cost_by_their_bytes() -> None:
     units = make_units(profile, spec.ops, data_bytes=100 * MB, file_bytes=20 * MB, block_bytes=10 * MB)
     assert [unit.nbytes for unit in units] == [10 * MB] * 10
     assert rehearse(spec, units, profile).wall_s == pytest.approx(10.0)
+
+
+def two_phases(workers: int) -> RunSpec:
+    """Two calls, the second of which reads what the first has written for it."""
+    ops = [OpSpec(index=n, name=f"phase {n}", stages=(f"stage {n}",), source=True, sink=True) for n in range(2)]
+    return RunSpec(ops=tuple(ops), shared_workers=workers, budget_bytes=10**9, nodes=machines(1))
+
+
+def phased(spec: RunSpec) -> RunProfile:
+    """One file and what the second phase has read of it, half as much."""
+    profile = profile_of(spec)
+    return replace(profile, files=(*profile.files, FileSample(MB // 2, 1, op_key(spec.ops[1]), later=True)))
+
+
+def test_a_phase_begins_when_all_units_of_the_one_before_are_committed() -> None:
+    spec = two_phases(workers=2)
+    profile = phased(spec)
+    units = make_units(profile, spec.ops, data_bytes=3 * MB)
+    later = make_phase_units(profile, [LaterPhase(spec.ops[1], MB // 2)], 3 * MB)
+    assert [unit.nbytes for unit in later[0]] == [MB // 2] * 3
+    found = rehearse(spec, units, profile, later=later)
+    # Three units on two workers take two rounds in each phase, and no unit of the second begins before its phase.
+    assert found.wall_s == pytest.approx(2 * 0.1 + 2 * 0.05)
+    assert [phase.wall_s for phase in found.phases] == pytest.approx([0.2, 0.1])
+    assert [(phase.units, phase.data_bytes) for phase in found.phases] == [(3, 3 * MB), (3, 3 * MB // 2)]
+    assert found.phases[1].bottleneck == "stage 1 in phase 1 (75% busy)"
+    assert (found.data_bytes, found.docs) == (3 * MB, 300), "input counts once"
+
+
+def test_a_result_over_all_documents_stays_one_unit_however_large_the_input() -> None:
+    spec = two_phases(workers=2)
+    profile = phased(spec)
+    (later,) = make_phase_units(profile, [LaterPhase(spec.ops[1], None)], 1000 * MB)
+    assert [unit.nbytes for unit in later] == [MB // 2]
+
+
+def test_too_many_units_in_a_phase_are_refused_with_what_to_do() -> None:
+    spec = two_phases(workers=2)
+    with pytest.raises(UsageError, match=r"phase 2 of .* Set a larger blocksize for stage 1"):
+        make_phase_units(phased(spec), [LaterPhase(spec.ops[1], 10)], 10**7 * MB)
+
+
+def test_machines_that_fail_do_not_keep_a_phase_from_its_end() -> None:
+    spec = replace(two_phases(workers=8), nodes=machines(3))
+    profile = phased(spec)
+    units = make_units(profile, spec.ops, data_bytes=500 * MB)
+    later = make_phase_units(profile, [LaterPhase(spec.ops[1], MB // 2)], 500 * MB)
+    found = rehearse(spec, units, profile, Failures(per_hour=3600, repair_s=2.0), seed=1, later=later)
+    assert found.failures_s
+    assert (found.status, len(found.phases)) == ("finished", 2)
+
+
+def test_the_commit_of_a_small_unit_does_not_make_those_of_large_ones_long() -> None:
+    spec = one_op(machines(1), 1)
+    profile = replace(profile_of(spec), commits=(CommitSample(1000, 0.5), CommitSample(2 * MB - 1000, 0.5)))
+    units = make_units(profile, spec.ops, data_bytes=10 * MB)
+    assert rehearse(spec, units, profile).wall_s == pytest.approx(10 * (0.1 + 0.5))
 
 
 def test_a_given_cost_replaces_what_was_measured() -> None:

@@ -24,10 +24,9 @@ from thresher.backends.processes.local_cluster import LocalCluster
 from thresher.backends.resource_options import checked_share
 from thresher.core.arguments.options import ErrorBudget, RunOptions, check_count, check_flag, check_positive
 from thresher.core.arguments.sizes import counted
-from thresher.core.pipeline import Pipeline
+from thresher.core.pipeline import Pipeline, RunResult
 from thresher.core.planning.plan import Plan
 from thresher.core.resources import available_cpus
-from thresher.core.result import RunResult
 from thresher.core.tally import Tally
 from thresher.core.task import Task
 from thresher.core.unit import Unit

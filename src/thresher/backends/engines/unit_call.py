@@ -23,13 +23,12 @@ from thresher.core.task import Task
 from thresher.core.unit import Unit
 from thresher.credentials import error_line
 from thresher.ledger.records import CommitRecord
-from thresher.runtime.interrupts import signals_raise
 from thresher.runtime.memory.usage import choose_memory_pool
 from thresher.runtime.orders import TaskOrder, WorkerSetup
 from thresher.runtime.payloads.payload import Payload, decode_result, encode
 from thresher.runtime.processes.setup_pickle import load_setup
 from thresher.runtime.worker.worker import SetupFailed, Worker
-from thresher.stage_errors import ControlSignal
+from thresher.stage_errors import ControlSignal, signals_raise
 
 EPOCH = 0
 """An engine runs a unit only in its first epoch."""

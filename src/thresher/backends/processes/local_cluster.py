@@ -25,11 +25,12 @@ from thresher.runtime.payloads.arena import create_arena
 from thresher.runtime.payloads.payload import NOWHERE, Payload
 from thresher.runtime.payloads.registry import PayloadRegistry
 from thresher.runtime.processes import messages as msg
-from thresher.runtime.processes.accelerators import Accelerator, visible_devices
+from thresher.runtime.processes.accelerators import Accelerator, DeviceMeter, visible_devices
 from thresher.runtime.processes.pool import Gone, ProcessPool
 from thresher.runtime.processes.setup_pickle import dump_setup
 from thresher.scheduler import actions as act
 from thresher.scheduler import events as ev
+from thresher.scheduler.model import LOCAL_NODE
 
 ARENA_BYTES = 2**36
 """Address space of an arena; memory is allocated page by page."""
@@ -39,7 +40,7 @@ WORKER_MEMORY_S = 1.0
 KEEP_SHARE = 8
 """All workers together keep at most one part in `KEEP_SHARE` of the memory as freed shared memory for reuse."""
 KEEP_LEAST, KEEP_UNLIMITED = 8 * 2**20, 256 * 2**20
-"""What a worker may keep at least, and without a memory limit."""
+"""Bytes that a worker may always keep, and its allowance without a memory limit."""
 
 
 class LocalCluster(MessageCluster):
@@ -52,6 +53,7 @@ class LocalCluster(MessageCluster):
         super().__init__(limits, self._book)
         self._accelerators = accelerators
         self._meter = TreeMeter()
+        self._devices = DeviceMeter(LOCAL_NODE, accelerators)
         self._spill_to = ""
         self._opened: dict[int, set[int]] = {}
         """Arenas that each worker has open."""
@@ -93,7 +95,7 @@ class LocalCluster(MessageCluster):
         if now - self._memory_reported_at >= WORKER_MEMORY_S:
             self._memory_reported_at = now
             self._report_memory({worker: used[pid] for worker, pid in workers.items()}, total)
-        return MemoryReading(total, arenas)
+        return MemoryReading(total, arenas, self._devices.measure(now))
 
     def close(self, *, kill: bool = False) -> None:
         """End the processes and free the memory."""

@@ -155,7 +155,7 @@ class RayCluster(MessageCluster):
             for report in reports.values():
                 known = {worker: n for worker, n in report.workers.items() if worker in self._handles}
                 self._report_memory(known, report.used_bytes)
-        return MemoryReading(fullest)
+        return MemoryReading(fullest, devices=tuple(device for report in reports.values() for device in report.devices))
 
     def close(self, *, kill: bool = False) -> None:
         """End the actors and release all objects."""

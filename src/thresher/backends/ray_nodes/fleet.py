@@ -30,7 +30,7 @@ ANSWER_S = 5.0
 UP_S = 300.0
 """Time limit for the first agent to start; another job may hold all CPUs."""
 FREE_S = 2.0
-"""How long opening waits for CPUs that a previous run may still be releasing."""
+"""Longest time that opening waits for CPUs that a previous run may still be releasing."""
 TRIES = 3
 """Number of failed agents after which a node is no longer used."""
 
@@ -124,7 +124,7 @@ class RayFleet:
     session: RaySession
     """The connection to the cluster."""
     allocation: Allocation
-    """What may be used."""
+    """Resources that may be used."""
     memory_bytes: int | None = None
     """Memory limit of each node; `None`: a share of the smallest."""
     _nodes: dict[str, Node] = field(default_factory=dict)

@@ -27,9 +27,10 @@ from thresher.credentials import traceback_of
 from thresher.runtime.crashes.crash_notes import Note
 from thresher.runtime.crashes.watchdog import NoteWatch
 from thresher.runtime.memory.usage import TreeMeter, available_memory
-from thresher.runtime.processes.accelerators import found_accelerators
+from thresher.runtime.processes.accelerators import DeviceMeter, found_accelerators
 from thresher.runtime.processes.setup_pickle import load_setup
 from thresher.runtime.worker.worker import SetupFailed, set_up_node
+from thresher.scheduler.events import DeviceReading
 
 PREFIX = "thresher-node-"
 FAULTS = {
@@ -51,6 +52,8 @@ class NodeReport:
     """Memory of the run on this node, including the object store."""
     workers: dict[int, int] = field(default_factory=dict)
     """Private memory of each worker."""
+    devices: tuple[DeviceReading, ...] = ()
+    """Use of the accelerators of this node, if it was measured this time."""
 
 
 @dataclass(frozen=True)
@@ -87,10 +90,13 @@ class RayNode:
         self._files: dict[int, int] = {}
         self._killed: set[int] = set()
         self._meter = TreeMeter()
+        self._devices = DeviceMeter(name, ())
 
     def resources(self) -> NodeResources:
         """Return the resources of the node."""
-        return NodeResources(available_memory(), tuple(device.memory_bytes for device in found_accelerators()))
+        found = found_accelerators()
+        self._devices = DeviceMeter(self._name, found)
+        return NodeResources(available_memory(), tuple(device.memory_bytes for device in found))
 
     def prepare(self, setup: bytes, shortest_limit_s: float) -> NodeContext:
         """Set the node up once, before its first worker; `shortest_limit_s`: the shortest `timeout_s`, 0: none."""
@@ -111,9 +117,10 @@ class RayNode:
         with self._lock:
             self._find_workers()
             pids = dict(self._pids)
-        used = self._meter.measure_each([os.getpid(), *pids.values()], time.monotonic())
+        now = time.monotonic()
+        used = self._meter.measure_each([os.getpid(), *pids.values()], now)
         workers = {worker: used[pid] for worker, pid in pids.items()}
-        return NodeReport(sum(used.values()) + shared_bytes(os.getppid()), workers)
+        return NodeReport(sum(used.values()) + shared_bytes(os.getppid()), workers, self._devices.measure(now))
 
     def crash_report(self, worker: int) -> CrashReport:
         """Return the crash report of a worker."""

@@ -47,7 +47,7 @@ class RayNodeFacts:
 
 @dataclass(frozen=True)
 class RayRequest:
-    """How to connect to a cluster."""
+    """Parameters of the connection to a cluster."""
 
     address: str | None = None
     """A running cluster: `auto`, `host:port` or `ray://…`; `None`: `RAY_ADDRESS`, else a private one."""

@@ -18,6 +18,7 @@ PLANNED_FLAGS = ()
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags."""
     add_run_argument(parser)
+    parser.add_argument("--html", action="store_true", help="draw report.html again, with the scores that were kept")
 
 
 def execute(arguments: argparse.Namespace) -> int:
@@ -33,6 +34,8 @@ def execute(arguments: argparse.Namespace) -> int:
         )
     if not isinstance(report, dict):
         raise DamagedRunError(f"{run_dir}/report.json is damaged: it is no report")
+    if arguments.html:
+        return _draw(report, run_dir, options)
     report = with_outlets(report, run_dir, options)
     if arguments.json:
         print_json(report)
@@ -45,6 +48,23 @@ def execute(arguments: argparse.Namespace) -> int:
         missing = f"{type(error).__name__}: {error}"
         raise DamagedRunError(f"{run_dir}/report.json is damaged: it is no report ({missing})") from None
     print_result(text)
+    return 0
+
+
+def _draw(report: dict[str, Any], run_dir: str, options: dict[str, Any]) -> int:
+    """Draw the page of a run again, and print where it is."""
+    from thresher.core.files.filesystem import join
+    from thresher.ledger.stores.errors import writing
+    from thresher.ledger.stores.store import open_store
+    from thresher.runtime.report_file import REPORT_PAGE, write_page
+
+    try:
+        with writing(run_dir):
+            write_page(open_store(run_dir, options), report, with_scores=True)
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        missing = f"{type(error).__name__}: {error}"
+        raise DamagedRunError(f"{run_dir}/report.json is damaged: it is no report ({missing})") from None
+    print_result(join(run_dir, REPORT_PAGE))
     return 0
 
 

@@ -8,12 +8,13 @@ import os
 import sys
 from typing import Any
 
-from thresher.cli.arguments import add_recipe_arguments, executor_options, read_settings
+from thresher.cli.arguments import add_recipe_arguments, executor_options, read_settings, whole_number
 from thresher.cli.printing import print_json, print_result, print_warning, result_width, wants_color
+from thresher.errors import UsageError
 from thresher.runtime.processes.launch import launch_early
 
 DESCRIPTION = "Run a recipe. The same command resumes an interrupted run."
-PLANNED_FLAGS = ("--metrics-port", "--dashboard")
+PLANNED_FLAGS = ()
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -28,11 +29,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--dropped-to", metavar="DIR", help="keep dropped records there, with their reasons")
     parser.add_argument("--no-ledger", action="store_true", help="keep no run folder; the run cannot be resumed")
+    parser.add_argument(
+        "--dashboard", action="store_true", help="show the run in the browser of this machine meanwhile"
+    )
+    parser.add_argument("--otel", action="store_true", help="send a trace at the end, to $OTEL_EXPORTER_OTLP_ENDPOINT")
+    parser.add_argument(
+        "--log-format", choices=("text", "json"), default="text", help="json: one JSON object a line on stderr"
+    )
     parser.add_argument("--quiet", action="store_true", help="print nothing but errors")
+    parser.add_argument(
+        "--metrics-port", metavar="P", type=whole_number, help="serve metrics for Prometheus there; 0 takes a free port"
+    )
+    parser.add_argument("--metrics-host", metavar="HOST", help="listen on this address (default 127.0.0.1)")
+    parser.add_argument(
+        "--metrics-linger",
+        metavar="S",
+        type=float,
+        help="wait up to S seconds at the end until the last figures are fetched (default 0)",
+    )
 
 
 def execute(arguments: argparse.Namespace) -> int:
     """Load the recipe, run it and print the result."""
+    metrics = metrics_options(arguments)  # a mistake there is told before anything starts
     put_trusted_on_path(arguments)
     if arguments.executor in (None, "local"):
         # Import what workers need while the recipe is read; a recipe without workers wastes this.
@@ -49,8 +68,11 @@ def execute(arguments: argparse.Namespace) -> int:
         "fresh": arguments.fresh,
         "accept_changes": arguments.accept_changes,
         "ledger": not arguments.no_ledger,
-        "progress": "none" if arguments.quiet else "auto",
+        "dashboard": arguments.dashboard,
+        "otel": arguments.otel,
+        "progress": "none" if arguments.quiet else "json" if arguments.log_format == "json" else "auto",
         "recipe": recipe.resolved,
+        **metrics,
     }
     options |= {
         key: value
@@ -67,6 +89,20 @@ def execute(arguments: argparse.Namespace) -> int:
 
         print_result(summary_text(report, wants_color(stream), result_width()), stream)
     return 0
+
+
+def metrics_options(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Return the options of the metrics endpoint that the flags give."""
+    is_about_port = arguments.metrics_host is not None or arguments.metrics_linger is not None
+    if is_about_port and arguments.metrics_port is None:
+        raise UsageError("--metrics-host and --metrics-linger are about --metrics-port; give that, too (0: a free one)")
+    if arguments.metrics_port is None:
+        return {}
+    from thresher.core.arguments.options import MetricsOptions
+
+    host = MetricsOptions.host if arguments.metrics_host is None else arguments.metrics_host
+    checked = MetricsOptions(arguments.metrics_port, host, arguments.metrics_linger or 0.0)
+    return {"metrics_port": checked.port, "metrics_host": checked.host, "metrics_linger_s": checked.linger_s}
 
 
 def put_trusted_on_path(arguments: argparse.Namespace) -> None:

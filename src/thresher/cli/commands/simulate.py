@@ -16,7 +16,7 @@ from thresher.errors import RunFailedError, UsageError
 
 if TYPE_CHECKING:
     from thresher.scheduler.model import OpSpec, RunSpec
-    from thresher.simulate.inputs import Cost, NodeText
+    from thresher.simulate.inputs import Cost, LaterPhase, NodeText
     from thresher.simulate.profile import RunProfile
     from thresher.simulate.rehearsal import Rehearsal
 
@@ -76,7 +76,7 @@ def execute(arguments: argparse.Namespace) -> int:
     """Plan the recipe for the machines, run the scheduler in virtual time and print the result."""
     from thresher.core.recipes.recipe import load_recipe
     from thresher.ledger.folder.find import find_run
-    from thresher.simulate.inputs import cluster_plan, cost_of, make_units
+    from thresher.simulate.inputs import cluster_plan, cost_of, later_phases, make_phase_units, make_units
     from thresher.simulate.rehearsal import Failures, rehearse
 
     put_trusted_on_path(arguments)
@@ -91,7 +91,9 @@ def execute(arguments: argparse.Namespace) -> int:
     recipe = load_recipe(arguments.recipe, _settings(arguments, run_dir), frozenset(arguments.trust))
     plan, spec = cluster_plan(recipe.pipeline(), _limits(recipe), machine, nodes, workers)
     block_bytes = getattr(plan.source, "blocksize", None)
-    profile = _profile(arguments, run_dir, spec, [stage.name for stage in plan.stages], block_bytes)
+    phases = later_phases(plan, spec.ops)
+    entries = [_entry(spec, phases), *(phase.entry for phase in phases)]
+    profile = _profile(arguments, run_dir, spec, ([stage.name for stage in plan.stages], entries, block_bytes))
     units = make_units(
         profile,
         spec.ops,
@@ -99,11 +101,12 @@ def execute(arguments: argparse.Namespace) -> int:
         file_bytes=_size("--file-size", arguments.file_size),
         block_bytes=block_bytes,
     )
-    found = rehearse(spec, units, profile, failures, _whole("--seed", arguments.seed, 0))
+    later = make_phase_units(profile, phases, sum(unit.nbytes for unit in units))
+    found = rehearse(spec, units, profile, failures, _whole("--seed", arguments.seed, 0), later)
     cost = None if price is None else cost_of(found.wall_s, nodes, found.data_bytes, price)
     _draw(arguments, found, recipe.name, str(machine))
     if not arguments.json:
-        print_result("\n".join(_lines(found, recipe.name, machine, cost)))
+        print_result("\n".join([*_lines(found, recipe.name, machine, cost), *_outlet_lines(recipe)]))
     if found.status != "finished":
         raise RunFailedError(f"the simulated run failed: {found.status}")
     if arguments.json:
@@ -144,11 +147,16 @@ def _settings(arguments: argparse.Namespace, run_dir: str | None) -> dict[str, A
 
 
 def _profile(
-    arguments: argparse.Namespace, run_dir: str | None, spec: RunSpec, stages: list[str], block_bytes: int | None
+    arguments: argparse.Namespace,
+    run_dir: str | None,
+    spec: RunSpec,
+    planned: tuple[list[str], list[OpSpec], int | None],
 ) -> RunProfile:
+    """Return the measured costs, or those given. `planned`: stages, where phases begin, and bytes of a unit."""
     from thresher.simulate.profile import check_fits, check_routes, given_profile, with_costs
     from thresher.simulate.recorded import load_profile
 
+    stages, entries, block_bytes = planned
     costs = _costs(arguments.cost)
     if run_dir is not None:
         profile = load_profile(run_dir)
@@ -160,14 +168,15 @@ def _profile(
             "without --profile RUN nothing is known about the cost of the stages. Run the recipe once on a little data "
             "and give that run, or give --data SIZE and --cost STAGE=SECONDS_PER_MB for the stages that count"
         )
-    entry = _entry(spec)
     block = block_bytes or 64 * 10**6
-    return with_costs(given_profile(spec.ops, stages, entry, block, spec.ops[0].output_bytes), costs)
+    return with_costs(given_profile(spec.ops, stages, entries, block, spec.ops[0].output_bytes), costs)
 
 
-def _entry(spec: RunSpec) -> OpSpec:
+def _entry(spec: RunSpec, phases: list[LaterPhase]) -> OpSpec:
     """Return the op where splittable input enters: the source with the shortest route to the end."""
-    return min((op for op in spec.ops if op.source and op.stages), key=lambda op: (-len(op.stages), op.index))
+    later = {phase.entry.index for phase in phases}
+    sources = (op for op in spec.ops if op.source and op.stages and op.index not in later)
+    return min(sources, key=lambda op: (-len(op.stages), op.index))
 
 
 def _costs(given: list[str]) -> dict[str, float]:
@@ -249,6 +258,7 @@ def _lines(found: Rehearsal, name: str, machine: NodeText, cost: Cost | None) ->
     lines += table(
         (use.name, f"{use.share:>6.1%}", _amounts(use.name, use.used, use.capacity)) for use in found.resources
     )
+    lines += _phase_lines(found)
     lines += ["", heading("where the time goes")]
     lines += table(
         (
@@ -259,6 +269,29 @@ def _lines(found: Rehearsal, name: str, machine: NodeText, cost: Cost | None) ->
         for use in found.stages
     )
     return lines
+
+
+def _phase_lines(found: Rehearsal) -> list[str]:
+    """Return a row for each phase of a run that has several."""
+    from thresher.core.arguments.sizes import show_size
+    from thresher.simulate.chart import show_time
+
+    rows = (
+        (
+            f"phase {number}",
+            show_time(phase.wall_s),
+            f"{show_size(phase.data_bytes)}, {counted(phase.units, 'unit')}",
+            phase.bottleneck,
+        )
+        for number, phase in enumerate(found.phases, start=1)
+    )
+    return ["", heading("phases"), *table(rows)] if found.phases else []
+
+
+def _outlet_lines(recipe: Any) -> list[str]:
+    """Say that outlets are not part of the rehearsal."""
+    names = ", ".join(recipe.outlets)
+    return ["", f"not included: {names}. Each outlet runs afterwards, as a run of its own"] if names else []
 
 
 def _amounts(name: str, used: float, capacity: float) -> str:

@@ -1,17 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options of a run and of executors, validated before anything starts."""
+"""Options of a run and of executors, and parameters of stages, validated before anything starts."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from thresher.core.files.filesystem import STANDARD_STREAM
+from thresher.core.outlets import Branch
 from thresher.core.scores import ScoreSource
 from thresher.errors import UnsupportedError, UsageError, nearest
 
-PROGRESS_MODES = ("auto", "live", "lines", "none")
+PROGRESS_MODES = ("auto", "live", "lines", "json", "none")
 EXECUTION_MODES = ("streaming", "batch")
 HALF = 0.5
 """Share of records that may fail in a run with few records, unless `max_errors` allows more."""
@@ -78,6 +79,26 @@ class OutletOrigin(NamedTuple):
 
 
 @dataclass(frozen=True)
+class MetricsOptions:
+    """Address at which a run serves metrics for Prometheus."""
+
+    port: int
+    """TCP port; 0 takes a free one."""
+    host: str = "127.0.0.1"
+    """Address to listen on."""
+    linger_s: float = 0.0
+    """Longest time that the end of the run waits for a client to fetch its last figures."""
+
+    def __post_init__(self) -> None:
+        if isinstance(self.port, bool) or not isinstance(self.port, int) or not 0 <= self.port < 2**16:
+            raise UsageError(f"--metrics-port (metrics_port=…): {self.port!r} is not a port: a number from 0 to 65535")
+        if not isinstance(self.host, str) or not self.host:
+            raise UsageError(f"--metrics-host (metrics_host=…): {self.host!r} is not the address of this machine")
+        if isinstance(self.linger_s, bool) or not isinstance(self.linger_s, int | float) or not self.linger_s >= 0:
+            raise UsageError(f"--metrics-linger (metrics_linger_s=…): {self.linger_s!r} is not a number of seconds")
+
+
+@dataclass(frozen=True)
 class RunOptions:
     """Options of one run."""
 
@@ -100,11 +121,21 @@ class RunOptions:
     ledger: bool = True
     """Keep a run folder, so that the run can be resumed."""
     progress: str = "auto"
-    """`auto`, `live`, `lines` or `none`."""
+    """`auto`, `live`, `lines`, `json` or `none`."""
+    dashboard: bool = False
+    """Serve the dashboard while it runs."""
+    otel: bool = False
+    """Send an OpenTelemetry trace at the end."""
     recipe: Mapping[str, Any] | None = None
     """The resolved recipe, for the run folder."""
     origin: OutletOrigin | None = None
     """The outlet that the run is made for, if it is."""
+    branches: list[Branch] = field(default_factory=list)
+    """The pipeline and its outlets in the order in which they run, for the display; empty if it has no outlets."""
+    metrics: MetricsOptions | None = None
+    """Address for metrics, if they are served."""
+    watcher: Any = None
+    """Display that gets every snapshot besides the one for people; set while metrics are served."""
 
     def __post_init__(self) -> None:
         check_choice("progress", self.progress, PROGRESS_MODES)
@@ -113,7 +144,7 @@ class RunOptions:
                 what = "standard output" if getattr(self, name) else "empty"
                 flag = name.replace("_", "-")
                 raise UsageError(f"--{flag} ({name}=…): {getattr(self, name)!r} is {what}, not a folder; name a folder")
-        for name in () if self.ledger else ("keep_scores", "run_dir", "fresh", "accept_changes"):
+        for name in () if self.ledger else ("keep_scores", "run_dir", "fresh", "accept_changes", "dashboard", "otel"):
             if getattr(self, name):
                 flag = name.replace("_", "-")
                 raise UsageError(
@@ -193,3 +224,53 @@ def check_amounts(what: str, value: Any) -> dict[str, float]:
         if isinstance(amount, bool) or not isinstance(amount, int | float) or amount < 0:
             raise UsageError(f"{what}: {name}: {amount!r} is not a number of 0 or more")
     return {str(name): float(amount) for name, amount in value.items()}
+
+
+# -- parameters that may be one value or a list: a list is a chain, applied in order -----------------------------------
+
+
+def as_chain(stage: str, parameter: str, given: Any) -> list[Any]:
+    """Return the links of a chain; a single value is a chain of one."""
+    links = list(given) if isinstance(given, list | tuple) else [given]
+    if not links:
+        raise UsageError(f"{stage}.{parameter}: an empty list; give one or more")
+    for link in links:
+        # Another class may be a function of a text, such as `str`.
+        if isinstance(link, type) and (hasattr(link, "score_document") or hasattr(link, "modify_document")):
+            raise UsageError(f"{stage}.{parameter}: {link.__name__} is a class; write {link.__name__}()")
+    return links
+
+
+def chain_problems(links: list[Any]) -> list[str]:
+    """Return the problems that the links of a chain report before a run; functions report none."""
+    checks = [getattr(link, "check_before_run", None) for link in links]
+    return [text for check in checks if callable(check) for text in check()]
+
+
+def per_link(stage: str, parameter: str, given: Any, links: int) -> list[Any]:
+    """Return one value per link of a chain; a single value, or a list of one, applies to all of them."""
+    values = list(given) if isinstance(given, list | tuple) else [given]
+    if len(values) == 1:
+        return values * links
+    if len(values) != links:
+        raise UsageError(
+            f"{stage}.{parameter}: {len(values)} values for a chain of {links}; give one value, or a list of {links}"
+        )
+    return values
+
+
+def field_name(stage: str, parameter: str, given: Any) -> str:
+    """Validate the name of a column."""
+    if not isinstance(given, str) or not given:
+        raise UsageError(f"{stage}.{parameter}: {given!r} is not the name of a column")
+    return given
+
+
+def unique_names(names: list[str]) -> list[str]:
+    """Return the names of the links; the second of a kind gets `-2`."""
+    seen: dict[str, int] = {}
+    unique = []
+    for name in names:
+        seen[name] = seen.get(name, 0) + 1
+        unique.append(name if seen[name] == 1 else f"{name}-{seen[name]}")
+    return unique

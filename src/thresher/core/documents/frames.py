@@ -25,8 +25,9 @@ from thresher.core.documents.json_records import (
     rows_without_columns,
 )
 from thresher.core.documents.records import Packet, RawLines
+from thresher.core.records.record_task import score_list
 from thresher.core.registry import missing_package
-from thresher.core.scores import SCORE, score_list
+from thresher.core.scores import SCORE
 from thresher.errors import with_article
 
 if TYPE_CHECKING:

@@ -146,7 +146,7 @@ class LateColumn(Protocol):
 
 @dataclass(frozen=True)
 class FrameTrace:
-    """Which rows of the data that a user handed over a batch without ids still holds."""
+    """Rows of the user's data that a batch without ids still holds."""
 
     size: int
     """Rows that were handed over."""

@@ -12,11 +12,14 @@ import os
 import re
 import stat
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, BinaryIO, Literal, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, NamedTuple, cast
 
 from thresher.core.files.url_errors import any_refusal, is_missing, missing_package, port_fault, url_refusal
 from thresher.credentials import with_credentials
 from thresher.errors import InputError, MissingPackageError, ThresherError
+
+if TYPE_CHECKING:
+    from thresher.core.unit import Piece
 
 STANDARD_STREAM = "-"
 """Path that stands for standard input in a reader and standard output in a writer."""
@@ -129,6 +132,22 @@ def open_read(path: str, start: int = 0, storage_options: StorageOptions = None)
         if start:
             opened.seek(start)
         return opened
+
+
+def open_piece(piece: Piece, start: int = 0, storage_options: StorageOptions = None) -> BinaryIO:
+    """Open the file of a piece at byte `start`; raise an `InputError` if it is missing or has changed since listing.
+
+    A changed file would give wrong record ids or mixed records.
+    """
+    opened = open_read(piece.path, start, storage_options)
+    state = opened_state(opened)
+    if state is not None and piece.version and state[1] and state != (piece.size, piece.version):
+        opened.close()
+        raise InputError(
+            f"{piece.path} changed after it was listed (it had {piece.size} bytes, now it has {state[0]}); "
+            "leave input alone during a run, then run again with --fresh"
+        )
+    return opened
 
 
 def opened_state(opened: BinaryIO) -> tuple[int, str] | None:

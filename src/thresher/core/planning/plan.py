@@ -136,7 +136,7 @@ class Plan:
     corrections: dict[str, Tally] = field(default_factory=dict)
     """Counts to add to the commit of a unit, by its id: records that are retried were counted before."""
     outlets: dict[str, Any] = field(default_factory=dict)
-    """What opens the files for documents that stages send to outlets, by outlet."""
+    """Openers of the files for documents that stages send to outlets, by outlet."""
 
     @property
     def source(self) -> SourceStage[Any] | None:

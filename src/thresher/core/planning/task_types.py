@@ -20,7 +20,7 @@ from thresher.core.task import Task
 
 TaskTypes = tuple[type[Task], ...]
 ANY_TASK: TaskTypes = (Task,)
-"""What is known where nothing is declared."""
+"""The types of a stage that declares none."""
 
 
 class Declared(NamedTuple):

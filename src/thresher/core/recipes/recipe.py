@@ -49,7 +49,7 @@ from thresher.credentials import HIDDEN
 from thresher.errors import RecipeError, UsageError, nearest, numbered
 
 if TYPE_CHECKING:
-    from thresher.core.result import RunResult
+    from thresher.core.pipeline import RunResult
 
 KEYS = ("name", "description", "params", "executor", "options", "stages", "outlets")
 OPTIONS: dict[str, Parameter] = {

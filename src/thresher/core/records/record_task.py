@@ -54,6 +54,11 @@ class DroppedRows:
     """True if they also go on, so that those in the outlet count as created."""
 
 
+def score_list(remembered: Any) -> list[Any]:
+    """Return the cached scores of a batch as Python values. An array of numbers stands for a list without gaps."""
+    return remembered if isinstance(remembered, list) else list(remembered.tolist())
+
+
 @dataclass(frozen=True)
 class FailedRows:
     """Records that are quarantined because a stage cannot process them."""
@@ -67,7 +72,7 @@ class FailedRows:
     traceback: str = ""
     """The frames of the stage's own code that raised."""
     attempts: int = 1
-    """How often it was tried."""
+    """Number of attempts."""
     lines: Sequence[bytes] = ()
     """The raw bytes, for records that could not be read (then `batch` is `None`)."""
     ids: RecordIds | None = None
@@ -75,7 +80,7 @@ class FailedRows:
     extra: dict[str, Any] = field(default_factory=dict)
     """More facts for the quarantine file."""
     counts: Sequence[int | None] = ()
-    """How many records each text stands for, where that is not 1; `None` where the number cannot be known."""
+    """Number of records that each text stands for, where that is not 1; `None` where it cannot be known."""
 
     @property
     def total(self) -> int:

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compile, cache and load kernels."""
+"""Compile, cache and load kernels; `decorators`, `signatures` and `intrinsics` are what they are written with."""

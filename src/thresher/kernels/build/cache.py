@@ -47,7 +47,6 @@ _NOT_COMPILED = frozenset(
         "build.compile",
         "build.progress",
         "build.loading_check",
-        "counts.groups",
     }
 )
 """Modules that decide when and where kernels are compiled; machine code does not depend on them."""

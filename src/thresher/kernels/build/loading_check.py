@@ -13,7 +13,7 @@ import numpy as np
 
 from thresher.kernels.build import cache, decorators
 from thresher.kernels.build.cache import CHOICE, PACKAGE
-from thresher.kernels.counts.groups import COUNTS
+from thresher.kernels.counts import COUNTS
 from thresher.kernels.counts.text_counts import PADDING, Counts, Texts, load_group
 
 _TEXTS = (

@@ -11,6 +11,13 @@ from collections.abc import Iterable, Sequence
 SECONDS: dict[str, float] = {
     "edits.c4_trim": 10.8,
     "counts.characters": 0.8,
+    "dedup.jaccard": 2.5,
+    "dedup.bloom": 0.8,
+    "dedup.minhash": 4.0,
+    "dedup.passages": 4.0,
+    "dedup.shingles": 2.0,
+    "dedup.substrings": 3.0,
+    "dedup.text_hash": 0.9,
     "edits.decontamination": 4.0,
     "edits.rewrite": 0.9,
     "counts.fineweb": 1.3,

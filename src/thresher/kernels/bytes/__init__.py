@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Building blocks of kernels: bytes, characters, words and hash tables."""
+"""Building blocks of kernels: characters, words and hash tables."""

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from thresher.kernels.bytes.intrinsics import helper
+from thresher.kernels.build.intrinsics import helper
 from thresher.kernels.bytes.tie_hash import PHRASE_FACTOR, WORD_FACTOR
 
 FACTOR = np.uint64(WORD_FACTOR)

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from thresher.kernels.build.intrinsics import ALL, get, helper, load8, popcount, put, same_bytes
 from thresher.kernels.build.signatures import types
 from thresher.kernels.bytes.hash_tables import FACTOR, HALF, LOWER, bits_for, new_epoch
-from thresher.kernels.bytes.intrinsics import ALL, get, helper, load8, popcount, put, same_bytes
 
 _SHORT = 7
 """Words of up to this number of bytes fit into a key together with their length."""

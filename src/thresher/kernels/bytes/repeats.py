@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from thresher.kernels.build.intrinsics import get, hash_bytes, helper, put, same_bytes
 from thresher.kernels.build.signatures import types
-from thresher.kernels.bytes.intrinsics import get, hash_bytes, helper, put, same_bytes
 
 TABLE = types.int64[::1]
 """The type of a table."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from thresher.kernels.bytes.intrinsics import get, helper
+from thresher.kernels.build.intrinsics import get, helper
 from thresher.kernels.bytes.punctuation import TERMINAL_PUNCTUATION
 
 ENDING = np.array(sorted(map(ord, TERMINAL_PUNCTUATION)), dtype=np.int64)

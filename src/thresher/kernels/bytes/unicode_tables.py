@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from thresher.kernels.bytes.intrinsics import get, helper, integer
+from thresher.kernels.build.intrinsics import get, helper, integer
 
 CODE_POINTS = 0x110000
 """Number of code points."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from thresher.kernels.bytes.intrinsics import get, helper
+from thresher.kernels.build.intrinsics import get, helper
 
 
 @helper

@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from thresher.kernels.build.signatures import types
-from thresher.kernels.bytes.intrinsics import (
+from thresher.kernels.build.intrinsics import (
     ALL,
     BYTES,
     INT64,
@@ -26,7 +25,8 @@ from thresher.kernels.bytes.intrinsics import (
     popcount,
     trailing_zeros,
 )
-from thresher.kernels.counts.groups import COUNTS
+from thresher.kernels.build.signatures import types
+from thresher.kernels.counts import COUNTS
 from thresher.kernels.counts.text_counts import Count, Rows, SharedCounts
 
 _COLUMNS = COUNTS["characters"]

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from thresher.kernels.build.intrinsics import INT64, OUT, flattened, get, kernel
 from thresher.kernels.build.signatures import types
-from thresher.kernels.bytes.intrinsics import INT64, OUT, flattened, get, kernel
 from thresher.kernels.bytes.repeats import TABLE, seen_before, table_for
 from thresher.kernels.bytes.sentence_ends import ENDING, ends_like_sentence
 from thresher.kernels.counts.positions import BATCH, Batch, batch_of

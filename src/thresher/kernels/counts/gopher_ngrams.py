@@ -16,10 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from thresher.kernels.build.signatures import types
-from thresher.kernels.bytes.hash_tables import FACTOR, HALF, LOWER, OTHER_FACTOR, bits_for, new_epoch, slots_for
-from thresher.kernels.bytes.interned_words import Document, continuations
-from thresher.kernels.bytes.intrinsics import (
+from thresher.kernels.build.intrinsics import (
     ALL,
     INT64,
     OUT,
@@ -32,6 +29,9 @@ from thresher.kernels.bytes.intrinsics import (
     put8,
     same_bytes,
 )
+from thresher.kernels.build.signatures import types
+from thresher.kernels.bytes.hash_tables import FACTOR, HALF, LOWER, OTHER_FACTOR, bits_for, new_epoch, slots_for
+from thresher.kernels.bytes.interned_words import Document, continuations
 from thresher.kernels.counts.positions import BATCH, Batch, batch_of
 from thresher.kernels.counts.text_counts import PADDING, Count, Rows, SharedCounts
 

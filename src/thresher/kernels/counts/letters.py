@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from thresher.kernels.build.signatures import types
-from thresher.kernels.bytes.intrinsics import (
+from thresher.kernels.build.intrinsics import (
     ALL,
     BYTES,
     INT32,
@@ -23,6 +22,7 @@ from thresher.kernels.bytes.intrinsics import (
     popcount,
     trailing_zeros,
 )
+from thresher.kernels.build.signatures import types
 from thresher.kernels.bytes.unicode_tables import (
     ALPHABETIC,
     ALPHANUMERIC,

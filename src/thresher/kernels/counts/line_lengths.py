@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from thresher.kernels.build.intrinsics import OUT, flattened, get, kernel
 from thresher.kernels.build.signatures import types
-from thresher.kernels.bytes.intrinsics import OUT, flattened, get, kernel
 from thresher.kernels.counts.positions import BATCH, Batch, batch_of
 from thresher.kernels.counts.text_counts import Count, Rows, SharedCounts
 

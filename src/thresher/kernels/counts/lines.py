@@ -12,8 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from thresher.kernels.build.signatures import types
-from thresher.kernels.bytes.intrinsics import (
+from thresher.kernels.build.intrinsics import (
     OUT,
     flattened,
     get,
@@ -22,6 +21,7 @@ from thresher.kernels.bytes.intrinsics import (
     kernel,
     load8,
 )
+from thresher.kernels.build.signatures import types
 from thresher.kernels.bytes.repeats import TABLE, part_for, seen_before, table_for
 from thresher.kernels.counts.positions import BATCH, Batch, batch_of
 from thresher.kernels.counts.text_counts import Count, Rows, SharedCounts

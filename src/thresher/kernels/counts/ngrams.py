@@ -19,10 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from thresher.kernels.build.signatures import types
-from thresher.kernels.bytes.hash_tables import FACTOR, HALF, LOWER, OTHER_FACTOR, bits_for, new_epoch, slots_for
-from thresher.kernels.bytes.interned_words import WORD_BUFFERS, Document, WordBuffers, number_words
-from thresher.kernels.bytes.intrinsics import (
+from thresher.kernels.build.intrinsics import (
     ALL,
     NONE,
     ONE,
@@ -36,6 +33,9 @@ from thresher.kernels.bytes.intrinsics import (
     put,
     trailing_zeros,
 )
+from thresher.kernels.build.signatures import types
+from thresher.kernels.bytes.hash_tables import FACTOR, HALF, LOWER, OTHER_FACTOR, bits_for, new_epoch, slots_for
+from thresher.kernels.bytes.interned_words import WORD_BUFFERS, Document, WordBuffers, number_words
 from thresher.kernels.counts.positions import BATCH, Batch, batch_of
 from thresher.kernels.counts.text_counts import PADDING, Count, Rows, SharedCounts
 

@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from thresher.kernels.build.signatures import types
-from thresher.kernels.bytes.intrinsics import (
+from thresher.kernels.build.intrinsics import (
     ALL,
     BYTES,
     ONE,
@@ -30,6 +29,7 @@ from thresher.kernels.bytes.intrinsics import (
     mask_folded,
     trailing_zeros,
 )
+from thresher.kernels.build.signatures import types
 from thresher.kernels.counts.paragraphs import next_cut
 from thresher.kernels.counts.positions import BATCH, Batch, batch_of
 from thresher.kernels.counts.text_counts import Count, Rows, SharedCounts

@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from thresher.kernels.build.signatures import types
-from thresher.kernels.bytes.intrinsics import (
+from thresher.kernels.build.intrinsics import (
     ALL,
     BYTES,
     INT32,
@@ -32,6 +31,7 @@ from thresher.kernels.bytes.intrinsics import (
     put,
     trailing_zeros,
 )
+from thresher.kernels.build.signatures import types
 from thresher.kernels.counts.text_counts import Count, Rows, SharedCounts, Texts
 
 LONGEST = 2**31 - 2**10

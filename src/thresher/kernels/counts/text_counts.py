@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Protocol, cast
 import numpy as np
 import numpy.typing as npt
 
-from thresher.kernels.counts.groups import GROUP_OF
+from thresher.kernels.counts import GROUP_OF
 
 Count = tuple[str, int]
 """The name of a count and its parameter: 0 if it has none, n for n-grams, a length for short lines."""

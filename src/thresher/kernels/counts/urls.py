@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from thresher.kernels.build.signatures import types
-from thresher.kernels.bytes.intrinsics import (
+from thresher.kernels.build.intrinsics import (
     ALL,
     BYTES,
     INT64,
@@ -30,6 +29,7 @@ from thresher.kernels.bytes.intrinsics import (
     mask_equal,
     trailing_zeros,
 )
+from thresher.kernels.build.signatures import types
 from thresher.kernels.counts.text_counts import Count, Rows, SharedCounts
 
 _PART, _ESCAPE, _HEXADECIMAL = 1, 2, 4

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from thresher.kernels.build.intrinsics import BYTES, INT32, OUT, get, helper, integer, kernel
 from thresher.kernels.build.signatures import types
-from thresher.kernels.bytes.intrinsics import BYTES, INT32, OUT, get, helper, integer, kernel
 from thresher.kernels.bytes.punctuation import PUNCTUATION
 from thresher.kernels.bytes.unicode_tables import (
     ALPHABETIC,

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from thresher.kernels.build.signatures import types
-from thresher.kernels.bytes.intrinsics import (
+from thresher.kernels.build.intrinsics import (
     BYTES,
     NONE,
     ONE,
@@ -24,6 +23,7 @@ from thresher.kernels.bytes.intrinsics import (
     mask_range,
     popcount,
 )
+from thresher.kernels.build.signatures import types
 from thresher.kernels.counts.positions import BATCH, Batch, batch_of
 from thresher.kernels.counts.text_counts import Count, Rows, SharedCounts
 

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from thresher.kernels.build.decorators import ir, primitive
-from thresher.kernels.build.signatures import types
-from thresher.kernels.bytes.intrinsics import (
+from thresher.kernels.build.intrinsics import (
     NONE,
     ONE,
     get,
@@ -20,6 +19,7 @@ from thresher.kernels.bytes.intrinsics import (
     put,
     trailing_zeros,
 )
+from thresher.kernels.build.signatures import types
 from thresher.kernels.bytes.sentence_ends import ends_sentence
 from thresher.kernels.bytes.white_space import white_at
 

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from thresher.kernels.build.intrinsics import BYTES, INT32, INT64, get, helper, kernel, put
 from thresher.kernels.build.signatures import types
-from thresher.kernels.bytes.intrinsics import BYTES, INT32, INT64, get, helper, kernel, put
 from thresher.kernels.bytes.sentence_ends import ENDING, ends_sentence
 from thresher.kernels.bytes.white_space import white_at, white_before
 from thresher.kernels.counts.gopher import line_breaks

@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from thresher.kernels.build.intrinsics import BYTES, INT64, OUT, get, helper, kernel, load8, put, trailing_zeros
 from thresher.kernels.build.signatures import types
-from thresher.kernels.bytes.intrinsics import BYTES, INT64, OUT, get, helper, kernel, load8, put, trailing_zeros
 from thresher.kernels.counts.text_counts import Texts
 
 _UINT16 = types.Array(types.uint16, 1, "C", readonly=True)

@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from thresher.kernels.build.signatures import types
-from thresher.kernels.bytes.intrinsics import (
+from thresher.kernels.build.intrinsics import (
     BYTES,
     INT64,
     NONE,
@@ -24,6 +23,7 @@ from thresher.kernels.bytes.intrinsics import (
     mask_range,
     trailing_zeros,
 )
+from thresher.kernels.build.signatures import types
 from thresher.kernels.bytes.white_space import white_before
 from thresher.kernels.edits.networks import NOT_PUBLIC
 from thresher.kernels.edits.pii_bytes import is_digit, is_hex, is_letter

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from thresher.kernels.build.signatures import types
-from thresher.kernels.bytes.intrinsics import (
+from thresher.kernels.build.intrinsics import (
     BYTES,
     INT64,
     NONE,
@@ -21,6 +20,7 @@ from thresher.kernels.bytes.intrinsics import (
     mask_equal,
     trailing_zeros,
 )
+from thresher.kernels.build.signatures import types
 from thresher.kernels.edits.rewrite import DOUBT, FULL, has_half_pair, note_edit
 from thresher.kernels.json.scan import byte_at
 

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from thresher.kernels.build.signatures import types
-from thresher.kernels.bytes.intrinsics import (
+from thresher.kernels.build.intrinsics import (
     BYTES,
     INT64,
     NONE,
@@ -22,6 +21,7 @@ from thresher.kernels.bytes.intrinsics import (
     mask_equal,
     trailing_zeros,
 )
+from thresher.kernels.build.signatures import types
 from thresher.kernels.edits.pii_bytes import is_digit, is_letter
 from thresher.kernels.edits.rewrite import DOUBT, FULL, has_half_pair, note_edit
 from thresher.kernels.json.scan import byte_at

@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from thresher.kernels.build.signatures import types
-from thresher.kernels.bytes.intrinsics import (
+from thresher.kernels.build.intrinsics import (
     BYTES,
     INT64,
     NONE,
@@ -27,6 +26,7 @@ from thresher.kernels.bytes.intrinsics import (
     mask_range,
     trailing_zeros,
 )
+from thresher.kernels.build.signatures import types
 from thresher.kernels.counts.text_counts import Texts
 from thresher.kernels.edits.pii_bytes import KINDS, ipv6_may_begin, is_digit, is_upper, is_word
 

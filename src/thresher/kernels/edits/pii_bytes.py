@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from thresher.kernels.bytes.intrinsics import get, helper
+from thresher.kernels.build.intrinsics import get, helper
 
 KINDS = {"email": 1, "ip": 2, "phone": 4, "card": 8, "iban": 16, "key": 32}
 """The kinds of personal data, each as a bit."""

@@ -15,8 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from thresher.kernels.build.signatures import types
-from thresher.kernels.bytes.intrinsics import (
+from thresher.kernels.build.intrinsics import (
     BYTES,
     INT64,
     NONE,
@@ -28,6 +27,7 @@ from thresher.kernels.bytes.intrinsics import (
     mask_equal,
     trailing_zeros,
 )
+from thresher.kernels.build.signatures import types
 from thresher.kernels.counts.text_counts import PADDING, Texts
 from thresher.kernels.json.scan import BYTES_OUT, byte_at, copy_block
 

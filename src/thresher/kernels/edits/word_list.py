@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from thresher.kernels.build.intrinsics import BYTES, INT32, INT64, get, helper, kernel
 from thresher.kernels.build.signatures import types
-from thresher.kernels.bytes.intrinsics import BYTES, INT32, INT64, get, helper, kernel
 from thresher.kernels.counts.text_counts import Rows, Texts
 
 _HEADS = 2**16

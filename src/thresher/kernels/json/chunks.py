@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from thresher.kernels.build.signatures import types
-from thresher.kernels.bytes.intrinsics import (
+from thresher.kernels.build.intrinsics import (
     BYTES,
     NONE,
     ONE,
@@ -23,6 +22,7 @@ from thresher.kernels.bytes.intrinsics import (
     put,
     trailing_zeros,
 )
+from thresher.kernels.build.signatures import types
 from thresher.kernels.counts.text_counts import Rows
 from thresher.kernels.json.scan import Bytes, byte_at, first_bit, high_bytes, utf8_kinds
 

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from thresher.kernels.build.intrinsics import BYTES, INT64, OUT, get, helper, kernel
 from thresher.kernels.build.signatures import types
-from thresher.kernels.bytes.intrinsics import BYTES, INT64, OUT, get, helper, kernel
 from thresher.kernels.counts.text_counts import PADDING, Rows, Texts
 from thresher.kernels.edits.rewrite import copy_stretch
 from thresher.kernels.json.scan import (

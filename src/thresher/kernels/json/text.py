@@ -14,8 +14,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from thresher.kernels.build.intrinsics import BYTES, INT64, OUT, get, helper, kernel, put
 from thresher.kernels.build.signatures import types
-from thresher.kernels.bytes.intrinsics import BYTES, INT64, OUT, get, helper, kernel, put
 from thresher.kernels.counts.text_counts import PADDING, Rows, Texts
 from thresher.kernels.json.chunks import find_line_feeds, is_utf8
 from thresher.kernels.json.scan import (

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from thresher.kernels.bytes.intrinsics import helper
+from thresher.kernels.build.intrinsics import helper
 from thresher.kernels.json.scan import Bytes, byte_at, first_bit, inlined, string_stops
 
 BLOCK = 64

@@ -7,7 +7,7 @@ import contextlib
 import os
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
@@ -18,7 +18,6 @@ from thresher.core.phases import PhaseFile, PhaseFolder, PhaseReader
 from thresher.core.unit import Unit
 from thresher.errors import ThresherError
 from thresher.ledger.folder import output_files
-from thresher.ledger.folder.journal import Journal
 from thresher.ledger.folder.lock import RunLock
 from thresher.ledger.folder.request import (
     UNITS_FILE,
@@ -32,6 +31,7 @@ from thresher.ledger.folder.request import (
 from thresher.ledger.parts import phase_tree, plan_joins
 from thresher.ledger.records import (
     CommitRecord,
+    Journal,
     encode,
     encode_text,
     end_of_phase,
@@ -86,6 +86,11 @@ class OpenRun:
     def run_dir(self) -> str | None:
         """Return the run folder or URL; `None` without a ledger."""
         return self.target.run_dir
+
+    @property
+    def store(self) -> Store | None:
+        """Return the run folder as a store; `None` without a ledger."""
+        return None if self._folder is None else self._folder.store
 
     @property
     def attempt(self) -> int:
@@ -145,11 +150,11 @@ class OpenRun:
         for unit in units:
             self._files[unit.id.rsplit("-", 1)[0]] = unit.order[0]
         if self.target.phases is not None and self.target.phase_extensions:
-            from thresher.ledger.folder.disk_room import expected_bytes, refuse_without_room
+            from thresher.ledger.folder import disk_room  # only plans with phases need it
 
-            self._phase_bytes += expected_bytes(units)
+            self._phase_bytes += disk_room.expected_bytes(units)
             if last and not self.resumed:
-                refuse_without_room(self.target.phases, self._phase_bytes)
+                disk_room.refuse_input(self.target, self._phase_bytes)
         if self._folder is None:
             return
         path = os.path.join(self.target.tmp, UNITS_FILE)
@@ -227,36 +232,61 @@ class OpenRun:
             return []
         units, records = phase_tree(self._records, phase - 1, most_files, self.target)
         if units:
+            self.sync()  # what was joined before is removed first
+            from thresher.ledger.folder import disk_room  # only plans with phases need it
+
+            disk_room.refuse_joins(self.target, units)
             return units
         folder = self.target.phase_folder(phase - 1)
-        files = [PhaseFile(join(folder, f.path), f.bytes) for record in records for f in record.outputs]
         store = self.target.store(folder)
 
         def keep(name: str, content: bytes) -> str:
             store.write(name, content)
             return join(folder, name)
 
+        def publish(path: str, name: str) -> None:
+            if self._folder is not None:
+                os.makedirs(self.target.tmp, exist_ok=True)
+                copy = os.path.join(self.target.tmp, f"{name}-{phase}")
+                store.get(path.rsplit("/", 1)[-1], copy)
+                self._folder.store.put(copy, name)
+
         with writing(folder):
             listed = store.read(UNITS_FILE)
             if listed is None:
                 # Stored, because another memory limit would make other units of the same files.
-                units = reader.list_phase(PhaseFolder(files, keep, self.target.storage_options, phase))
+                first = phase - reader.reaches_back
+                written = phase_tree(self._records, first, 0, self.target)[1] if reader.reaches_back > 1 else []
+                earlier = self._files_of(first, written)
+                files, options = self._files_of(phase - 1, records), self.target.storage_options
+                units = reader.list_phase(PhaseFolder(files, keep, options, phase, earlier, publish))
                 store.write(UNITS_FILE, b"".join(encode(unit) + b"\n" for unit in units))
             else:
                 units = [msgspec.json.decode(line, type=Unit) for line in listed.splitlines()]
-        return [unit for unit in units if unit.id not in self._records]
+        left = [unit for unit in units if unit.id not in self._records]
+        if phase in self._request.copying_phases:
+            read_bytes = sum(file.bytes for record in records for file in record.outputs)
+            from thresher.ledger.folder import disk_room  # only plans with phases need it
+
+            disk_room.refuse_phase(self.target, units, left, read_bytes)
+        return left
+
+    def _files_of(self, phase: int, records: Iterable[CommitRecord]) -> list[PhaseFile]:
+        folder = self.target.phase_folder(phase)
+        return [PhaseFile(join(folder, f.path), f.bytes) for record in records for f in record.outputs]
 
     def end_phase(self, phase: int) -> None:
-        """Record that all units of a phase are committed, then remove the files that it has read."""
+        """Record that all units of a phase are committed, then remove the files that no later phase reads."""
         mark = CommitRecord(end_of_phase(phase), self.attempt, phase=phase, run=self.run_id)
         if mark.unit not in self._records:
             self.fold(mark.unit, mark)
             self.sync()
-        folder = self.target.phase_folder(phase - 1)
-        with writing(folder):
-            store = self.target.store(folder)
-            for name in store.names():
-                remove_listed(store, name)
+        for read in [read for read, last in enumerate(self.target.phase_readers) if last == phase]:
+            folder = self.target.phase_folder(read)
+            with writing(folder):
+                store = self.target.store(folder)
+                for name in store.names():
+                    remove_listed(store, name)
 
     def first_schema(self, first_open: tuple[int, int] | None) -> str:
         """Return the schema that the first unit with output proposes for the run; empty while that unit is unknown.

@@ -22,7 +22,6 @@ from thresher.core.outlets import DROPPED, KEPT_STREAMS
 from thresher.core.outlets import FOLDER as OUTLETS
 from thresher.credentials import has_credentials, without_credentials
 from thresher.errors import OutputRefusedError, UsageError
-from thresher.ledger.folder.journal import Journal
 from thresher.ledger.folder.lock import Lease, RunLock, process_exists, take_lock, this_process
 from thresher.ledger.folder.open_run import OpenRun, RunFolder
 from thresher.ledger.folder.output_files import (
@@ -49,7 +48,7 @@ from thresher.ledger.folder.request import (
     timestamp,
     write_state,
 )
-from thresher.ledger.records import INBOX, encode_text, read_commits, read_inbox
+from thresher.ledger.records import INBOX, Journal, encode_text, read_commits, read_inbox
 from thresher.ledger.stores.errors import making, writing
 from thresher.ledger.stores.store import Store, open_store, remove_listed
 from thresher.ledger.unit_output import CommitTarget
@@ -154,6 +153,7 @@ def _commit_target(request: RunRequest, run_id: str) -> CommitTarget:
         joins=request.target_file_size is not None,
         schema_mode=request.schema_mode,
         phase_extensions=request.phase_extensions,
+        phase_readers=request.phase_readers,
         outlets=None if run_dir is None else join(run_dir, OUTLETS),
     )
 

@@ -28,7 +28,7 @@ _DONE = "_done"
 
 
 class OutletInput(NamedTuple):
-    """What a finished run has for one of its outlets."""
+    """Files that a finished run has for one of its outlets."""
 
     folder: str
     """Folder or URL of the files."""

@@ -109,7 +109,7 @@ def units_to_redo(records: Mapping[str, CommitRecord], target: CommitTarget) -> 
             f"{target.output}: files with retried records are missing ({first_few(missing)}), and a run cannot make "
             "them again. Put them back, or use --fresh (fresh=True) to start over"
         )
-    if any(end_of_phase(records[unit].phase) in records for unit in redo):
+    if any(_is_used(records[unit], records) for unit in redo):
         raise OutputRefusedError(
             f"{target.output}: files are missing ({first_few(missing)}), and what they were made of is removed: they "
             "belong to a phase that was complete. Put them back, or use --fresh (fresh=True) to start over"
@@ -124,6 +124,11 @@ def _made_of(record: CommitRecord, records: Mapping[str, CommitRecord]) -> set[s
     return {record.unit, *record.joined}.union(*parts)
 
 
+def _is_used(record: CommitRecord, records: Mapping[str, CommitRecord]) -> bool:
+    """Return True if what a unit was made of is removed, or what it handed on is part of a later phase already."""
+    return any(end_of_phase(phase) in records for phase in (record.phase, record.phase + record.handed_on))
+
+
 def _expected_files(
     records: Iterable[CommitRecord], target: CommitTarget
 ) -> Iterator[tuple[CommitRecord, OutputFile, int | None]]:
@@ -132,7 +137,8 @@ def _expected_files(
     joined = {unit for record in records for unit in record.joined}
     ended = {record.unit for record in records}
     handing = range(len(target.phase_extensions))
-    phases = [phase for phase in handing if end_of_phase(phase + 1) not in ended]  # of the others files are removed
+    phases = [phase for phase in handing if end_of_phase(target.phase_readers[phase]) not in ended]
+    # The files of the other phases are removed.
     sizes = {
         folder: target.store(folder).sizes()
         for folder in (target.output, target.parts, target.dropped_to, *map(target.phase_folder, phases))
@@ -240,13 +246,14 @@ def abort_uploads(target: CommitTarget) -> None:
 
 
 def upload_events(store: Store, target: CommitTarget, all_of_them: bool) -> None:
-    """Upload the complete segments of the event log to a run folder behind a URL, each as an object that is created
-    once."""
+    """Upload the complete segments of the event log, and at the end its timeline, to a run folder behind a URL, each as
+    an object that is created once."""
     if is_url(store.root):
         name = f"events/{target.attempt:03d}"
         local = os.path.join(target.tmp, name)
-        segments = sorted(os.listdir(local)) if os.path.isdir(local) else []
-        for file in segments if all_of_them else segments[:-1]:
+        files = sorted(os.listdir(local)) if os.path.isdir(local) else []
+        segments = [file for file in files if file.endswith(".zst")]
+        for file in files if all_of_them else segments[:-1]:
             path = os.path.join(local, file)
             with open(path, "rb") as opened:
                 sha256 = hashlib.file_digest(opened, "sha256").hexdigest()

@@ -45,7 +45,7 @@ class RunRequest:
     extension: str = ""
     """End of output names."""
     suffixes: tuple[str, ...] = ("",)
-    """What the names of a unit's files add to its output name; see `SinkStage.suffixes`."""
+    """Suffixes of the names of a unit's files; see `SinkStage.suffixes`."""
     dropped_to: str | None = None
     """Folder for dropped records."""
     fingerprint: Mapping[str, str] = field(default_factory=dict)
@@ -67,9 +67,13 @@ class RunRequest:
     target_file_size: int | None = None
     """Target size of joined files."""
     schema_mode: str = ""
-    """How the schema of the run is fixed; see `CommitTarget`."""
+    """Rule by which the schema of the run is fixed; see `CommitTarget`."""
     phase_extensions: tuple[str, ...] = ()
     """End of the names of files that phases hand on, by phase."""
+    phase_readers: tuple[int, ...] = ()
+    """The last phase that reads these files, by phase."""
+    copying_phases: tuple[int, ...] = ()
+    """The phases that write all records as they read them."""
     outlets: tuple[str, ...] = ()
     """Names of the outlets of the pipeline."""
 

@@ -32,7 +32,7 @@ class Seen(NamedTuple):
     turn: int
     """Number of the call in its worker."""
     limit_ns: int
-    """How long it may take."""
+    """Longest time that it may take."""
     waits_ns: Mapping[int, int] = {}
     """By thread: how long it has been ready to run without a core, since it was started."""
 

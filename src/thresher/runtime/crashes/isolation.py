@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from thresher.core.records.record_task import RecordTask
 from thresher.core.stage import ProcessingStage, needs_own_workers
-from thresher.core.stage_context import StageContext
+from thresher.core.tally import StageContext
 from thresher.core.task import RawChunk, Task
 from thresher.runtime.crashes.crash_notes import PROCESS, Note, short_name
 from thresher.runtime.crashes.evidence import CONDEMNS, CUTS, DOUBTFUL, KNOWN, Charge
@@ -31,7 +31,7 @@ class Part:
     whole: Task
     """The task."""
     rows: range | None = None
-    """Which of its records; `None`: all of it, also where it has no records that could be counted."""
+    """Numbers of its records; `None`: all of it, also where it has no records that could be counted."""
     charge: Charge | None = None
     """Why it is quarantined instead of being given to the stage."""
     is_record: bool = False

@@ -13,14 +13,11 @@ from typing import Any
 
 from thresher.core.batching import CallSizes, release_accelerator_memory
 from thresher.core.records.record_task import FailedRows, RecordTask
-from thresher.core.source import failed_record
-from thresher.core.stage import ProcessingStage, SourceStage
-from thresher.core.stage_context import StageContext
-from thresher.core.task import RawChunk, Task
-from thresher.stage_errors import OUT_OF_MEMORY, is_out_of_memory
+from thresher.core.stage import ProcessingStage
+from thresher.core.tally import StageContext
+from thresher.core.task import Task
 
 Stage = ProcessingStage[Any, Any]
-Source = SourceStage[Any]
 HEAD_BYTES = 1000
 """Bytes that are kept of a record that cannot be kept whole."""
 
@@ -103,40 +100,3 @@ def group_halves_after_failure(context: StageContext, tasks: list[Task]) -> tupl
     middle = len(tasks) // 2
     context.noted.note_splits(1, sum(task.num_items for task in tasks[:middle]))
     return tasks[:middle], tasks[middle:]
-
-
-# -- chunks that are parsed --------------------------------------------------------------------------------------------
-
-
-def parse_within_memory(source: Source, task: Task) -> Iterator[RecordTask]:
-    """Yield the records of a chunk: one batch, or several where memory ran out. A record that does not fit alone is
-    set aside; a task that may not be cut raises."""
-    batch = _try_parse(source, task)
-    if batch is not None:
-        yield batch
-        return
-    give_memory_back()
-    pieces = task.halves() if isinstance(task, RawChunk) else []
-    for piece in pieces:
-        yield from parse_within_memory(source, piece)
-    if pieces:
-        return
-    batch = _try_parse(source, task)
-    if batch is None:
-        if not isinstance(task, RawChunk):
-            raise MemoryError(f"memory ran out twice while {source.name} parsed {task!r}")
-        message = "memory ran out twice while the record was parsed; give the run more memory, or leave the record out"
-        head = bytes(memoryview(task.data).cast("B")[:HEAD_BYTES])
-        batch = failed_record(task.source, task.offset, OUT_OF_MEMORY, message, head, attempts=2)
-    yield batch
-
-
-def _try_parse(source: Source, task: Task) -> RecordTask | None:
-    """Return the records; `None` where memory ran out. The error is released on return, with all that it held."""
-    try:
-        batch: RecordTask = source.parse(task)
-        return batch
-    except Exception as error:  # libraries say in many ways that memory ran out
-        if not is_out_of_memory(error):
-            raise
-        return None

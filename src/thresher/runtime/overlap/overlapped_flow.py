@@ -8,8 +8,7 @@ from collections.abc import Iterator
 
 from thresher.core.records.record_task import RecordTask
 from thresher.core.stage import OrderedStage
-from thresher.core.stage_context import StageContext
-from thresher.core.tally import StageTally
+from thresher.core.tally import StageContext, StageTally
 from thresher.core.task import Task
 from thresher.ledger.quarantine import enters_at
 from thresher.runtime.crashes.crash_notes import encode_text

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Accelerators of this machine, detected through NVML or declared, and their assignment to workers.
+"""Accelerators of this machine, detected through NVML or declared, their assignment to workers, and their use.
 
 A worker gets exactly its own devices in `CUDA_VISIBLE_DEVICES`, before any stage is set up and before any user module
 is imported. A worker without accelerators gets an empty list, so that a library that uses every visible device uses
@@ -15,9 +15,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from thresher.errors import UsageError
+from thresher.scheduler.events import DeviceReading
 
 DEFAULT_MEMORY_BYTES = 24 * 10**9
 """Memory of a declared accelerator without `memory_gb`."""
+MEASURED_S = 2.0
+"""Time between two measurements; NVML averages over about a second."""
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 ORDER = "CUDA_DEVICE_ORDER"
 _DRIVER_FILES = ("/dev/nvidiactl", "/dev/dxg")
@@ -69,13 +72,25 @@ def _declared_memory(number: int, entry: Any) -> int:
 
 def found_accelerators(environment: MutableMapping[str, str] | None = None) -> tuple[Accelerator, ...]:
     """Return the devices that NVML detects and this process may see; none without a driver or `nvidia-ml-py`."""
-    if not any(map(os.path.exists, _DRIVER_FILES)):
+    if not has_driver():
         return ()
     try:
         nvml = importlib.import_module("pynvml")
     except ImportError:
         return ()
     return nvml_devices(nvml, (os.environ if environment is None else environment).get(VISIBLE))
+
+
+def has_driver() -> bool:
+    """Return True if a driver of NVIDIA is installed."""
+    return any(map(os.path.exists, _DRIVER_FILES))
+
+
+def nvml_handle(nvml: Any, visible_as: str) -> Any:
+    """Return the handle of a device, by its number or id."""
+    if visible_as.isdigit():
+        return nvml.nvmlDeviceGetHandleByIndex(int(visible_as))
+    return nvml.nvmlDeviceGetHandleByUUID(visible_as)
 
 
 def nvml_devices(nvml: Any, visible: str | None) -> tuple[Accelerator, ...]:
@@ -94,13 +109,9 @@ def _devices(nvml: Any, visible: str | None) -> Iterator[Accelerator]:
     count = nvml.nvmlDeviceGetCount()
     entries = [str(number) for number in range(count)] if visible is None else visible.split(",")
     for entry in map(str.strip, entries):
-        if entry.isdigit() and int(entry) < count:
-            handle = nvml.nvmlDeviceGetHandleByIndex(int(entry))
-        elif entry.startswith(("GPU-", "MIG-")):
-            handle = nvml.nvmlDeviceGetHandleByUUID(entry)
-        else:
+        if not (int(entry) < count if entry.isdigit() else entry.startswith(("GPU-", "MIG-"))):
             return  # like CUDA, stop at the first invalid entry
-        yield Accelerator(int(nvml.nvmlDeviceGetMemoryInfo(handle).total), entry)
+        yield Accelerator(int(nvml.nvmlDeviceGetMemoryInfo(nvml_handle(nvml, entry)).total), entry)
 
 
 # -- assignment to workers --------------------------------------------------------------------------------------------
@@ -117,3 +128,55 @@ def show_devices(visible: str, environment: MutableMapping[str, str] | None = No
     environment[VISIBLE] = visible
     if visible:
         environment[ORDER] = "PCI_BUS_ID"  # the order of NVML; CUDA's default order begins with the fastest
+
+
+# -- use --------------------------------------------------------------------------------------------------------------
+
+
+class DeviceMeter:
+    """Measures the memory and use of the devices of one node, through NVML.
+
+    Without a driver, or without `nvidia-ml-py`, there is nothing to measure.
+    """
+
+    def __init__(self, node: str, devices: Sequence[Accelerator], nvml: Any = None) -> None:
+        self._node = node
+        self._nvml = nvml
+        self._next_s = 0.0
+        self._last: tuple[DeviceReading, ...] = ()
+        self._handles: list[Any] | None = None if devices else []
+        self._devices = devices
+
+    def measure(self, now_s: float) -> tuple[DeviceReading, ...]:
+        """Return the last measurement, after a new one if it is due; nothing if the devices cannot be measured."""
+        if self._handles is None:
+            self._handles = self._open()
+        if self._handles and now_s >= self._next_s:
+            self._next_s = now_s + MEASURED_S
+            try:
+                self._last = tuple(self._reading(number, handle) for number, handle in enumerate(self._handles))
+            except self._nvml.NVMLError:  # a device fell off the bus, or the driver was updated
+                self._last = ()
+        return self._last
+
+    def _open(self) -> list[Any]:
+        if self._nvml is None:
+            if not has_driver():
+                return []
+            try:
+                self._nvml = importlib.import_module("pynvml")
+            except ImportError:
+                return []
+        try:
+            self._nvml.nvmlInit()
+            return [nvml_handle(self._nvml, device.visible_as) for device in self._devices]
+        except self._nvml.NVMLError:
+            return []
+
+    def _reading(self, number: int, handle: Any) -> DeviceReading:
+        memory = self._nvml.nvmlDeviceGetMemoryInfo(handle)
+        try:
+            busy = float(self._nvml.nvmlDeviceGetUtilizationRates(handle).gpu)
+        except self._nvml.NVMLError:  # slices of a device (MIG) have no such figure
+            busy = 0.0
+        return DeviceReading(f"{self._node}/{number}", int(memory.used), int(memory.total), busy)

@@ -60,7 +60,7 @@ class ProcessCall(Call, eq=False, kw_only=True):
     ready: StageCall | None = None
     """The call of its stage, if that can be made apart from all the rest."""
     told_at: float = 0.0
-    """When it last reported."""
+    """Time of its last report."""
     emitted: bool = False
     """True if anything was reported of it."""
 

@@ -19,15 +19,16 @@ import msgspec
 
 from thresher.core.records.record_task import RecordTask
 from thresher.core.scores import JudgingStage
-from thresher.core.stage import ProcessingStage
-from thresher.core.stage_context import StageContext
-from thresher.core.tally import StageTally
-from thresher.core.task import Task
+from thresher.core.source import failed_record
+from thresher.core.stage import ProcessingStage, SourceStage
+from thresher.core.tally import StageContext, StageTally
+from thresher.core.task import RawChunk, Task
 from thresher.credentials import message_of, traceback_of
 from thresher.errors import with_article
 from thresher.runtime.crashes import crash_notes, isolation
 from thresher.runtime.crashes.crash_notes import Note
 from thresher.runtime.crashes.evidence import KNOWN
+from thresher.runtime.memory import split as memory_split
 from thresher.runtime.overlap import helper_thread
 from thresher.runtime.payloads.payload import raise_if_view_written
 from thresher.runtime.worker.settle import FlatList, Outcome, settle_flat, settle_judged, settle_many, settle_task
@@ -260,3 +261,40 @@ def entries_of(stage: Stage, made: Any) -> list[Any]:
         f"{stage.name}.process_batch returned {with_article(type(made))}; "
         "return a list with one entry (task, list or None) per task, in order"
     )
+
+
+# -- chunks that a reader parses ---------------------------------------------------------------------------------------
+
+
+def parse_within_memory(source: SourceStage[Any], task: Task) -> Iterator[RecordTask]:
+    """Yield the records of a chunk: one batch, or several where memory ran out. A record that does not fit alone is
+    set aside; a task that may not be cut raises."""
+    batch = _try_parse(source, task)
+    if batch is not None:
+        yield batch
+        return
+    memory_split.give_memory_back()
+    pieces = task.halves() if isinstance(task, RawChunk) else []
+    for piece in pieces:
+        yield from parse_within_memory(source, piece)
+    if pieces:
+        return
+    batch = _try_parse(source, task)
+    if batch is None:
+        if not isinstance(task, RawChunk):
+            raise MemoryError(f"memory ran out twice while {source.name} parsed {task!r}")
+        message = "memory ran out twice while the record was parsed; give the run more memory, or leave the record out"
+        head = bytes(memoryview(task.data).cast("B")[: memory_split.HEAD_BYTES])
+        batch = failed_record(task.source, task.offset, OUT_OF_MEMORY, message, head, attempts=2)
+    yield batch
+
+
+def _try_parse(source: SourceStage[Any], task: Task) -> RecordTask | None:
+    """Return the records; `None` where memory ran out. The error is released on return, with all that it held."""
+    try:
+        batch: RecordTask = source.parse(task)
+        return batch
+    except Exception as error:  # libraries say in many ways that memory ran out
+        if not is_out_of_memory(error):
+            raise
+        return None

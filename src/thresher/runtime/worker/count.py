@@ -15,8 +15,7 @@ import msgspec
 
 from thresher.core.outlets import unknown_outlet
 from thresher.core.pipeline import Stage
-from thresher.core.records.record_task import FILTERED, DroppedRows, FailedRows, NoRecords, RecordTask
-from thresher.core.scores import score_list
+from thresher.core.records.record_task import FILTERED, DroppedRows, FailedRows, NoRecords, RecordTask, score_list
 from thresher.core.tally import StageTally
 from thresher.core.task import Task
 from thresher.errors import RunFailedError
@@ -95,7 +94,7 @@ def carrier(dataset_name: str, baggage: Baggage) -> NoRecords:
 
 
 class Kept(NamedTuple):
-    """Which records that leave the pipeline are kept."""
+    """The choice of records that are kept when they leave the pipeline."""
 
     dropped: bool
     """True if those are that rules dropped."""

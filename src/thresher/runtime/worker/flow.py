@@ -17,8 +17,7 @@ from thresher.core.planning.plan import Step
 from thresher.core.records.record_task import RecordTask
 from thresher.core.source import ReadContext, SourceItem
 from thresher.core.stage import OrderedStage, SourceStage
-from thresher.core.stage_context import StageContext
-from thresher.core.tally import StageTally
+from thresher.core.tally import StageContext, StageTally
 from thresher.core.task import EmptyTask, Task, TaskPack, give_id
 from thresher.core.unit import Unit
 from thresher.errors import RunFailedError
@@ -27,8 +26,8 @@ from thresher.runtime.crashes import crash_notes
 from thresher.runtime.crashes.crash_notes import PARSE, READ, WRITE, Note, short_name
 from thresher.runtime.crashes.isolation import place_of
 from thresher.runtime.memory.admission import LargeRecord
-from thresher.runtime.memory.split import parse_within_memory
 from thresher.runtime.orders import Produced, TaskOrder, TaskReport
+from thresher.runtime.worker.call import parse_within_memory
 from thresher.runtime.worker.count import Baggage, Sized, carrier, count, sorted_lines
 from thresher.runtime.worker.fused_call import FusedCall, begin_fused
 from thresher.runtime.worker.settle import Outcome, settle_gathered

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from thresher.core.records.record_task import RecordTask
 from thresher.core.scores import JudgingStage, Verdict
-from thresher.core.stage_context import StageContext
+from thresher.core.tally import StageContext
 from thresher.runtime.crashes import crash_notes, isolation
 from thresher.runtime.crashes.evidence import KNOWN
 from thresher.runtime.worker.call import StageCall, call, end_note

@@ -18,7 +18,7 @@ from typing import Any, cast
 
 from thresher.core.records.record_task import FailedRows, RecordTask
 from thresher.core.stage import ProcessingStage
-from thresher.core.stage_context import StageContext
+from thresher.core.tally import StageContext
 from thresher.core.task import EmptyTask, Task, items_before
 from thresher.credentials import error_line, redacted
 from thresher.errors import RunFailedError

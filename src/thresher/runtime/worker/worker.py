@@ -17,8 +17,7 @@ from thresher.core.resources import NodeInfo, WorkerMetadata, available_cpus, th
 from thresher.core.scores import JudgingStage, introduce
 from thresher.core.source import ReadContext
 from thresher.core.stage import OrderedStage, needs_own_workers, overrides
-from thresher.core.stage_context import StageContext, bind_context, unbind_context
-from thresher.core.tally import Tally
+from thresher.core.tally import StageContext, Tally, bind_context, unbind_context
 from thresher.core.unit import Unit
 from thresher.credentials import print_traceback, traceback_of
 from thresher.errors import RefusedError
@@ -83,6 +82,11 @@ class Worker:
         """Ops with a stage that needs the tasks of a unit in order."""
         self._writing = {op.index for op in self.plan.ops if op.writes}
         """Ops that end in a writer."""
+        self.tasks_per_call = [self.plan.tasks_per_call(op) for op in self.plan.ops]
+        """By op: how many tasks of a Dispatch go into one call."""
+        phases = range(len(self.plan.phase_starts))
+        self._ends = [(self.plan.source_of(phase), self.plan.sink_of(phase)) for phase in phases]
+        """By phase: its reader and its writer."""
         self._context = ReadContext(setup.plan.settings.chunk_bytes, setup.plan.settings.max_record_bytes)
         self._outputs: dict[tuple[str, int], UnitOutput] = {}
         self._kept: dict[tuple[str, int], tuple[Op, dict[int, Any]]] = {}
@@ -169,8 +173,7 @@ class Worker:
         found = self._outputs.get(key)
         if found is None:
             assert self._place is not None, "a plan with a writer has a place to commit to"
-            phase = order.unit.phase
-            sink, source = self.plan.sink_of(phase), self.plan.source_of(phase)
+            source, sink = self._ends[order.unit.phase]
             found = UnitOutput(self._place, sink, order.unit, order.epoch, source, self.plan.outlets)
             if self.plan.scores is not None and self.plan.scores.keep:
                 found.keep_scores(self.plan.scores.columns)

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from math import log
 
+from thresher.scheduler.actions import Rescale
 from thresher.scheduler.load import set_window
 from thresher.scheduler.state import UP, OpState, State, WorkerState
 from thresher.scheduler.workers.placement import Demand, Shared, best_counts, even_counts
@@ -128,7 +129,7 @@ def move_target(state: State, pool: Pool, good: int, patience: float) -> None:
     now_s = state.fleet.now_s
     if good >= pool.target:
         pool.low_since_s = -1.0
-        pool.target = good
+        set_target(state, pool, good)
         refill(state, pool)
         drain_surplus(state, pool)  # workers that were still starting when the target went down
         return
@@ -136,8 +137,16 @@ def move_target(state: State, pool: Pool, good: int, patience: float) -> None:
         pool.low_since_s, pool.low_most = now_s, good
     pool.low_most = max(pool.low_most, good)
     if now_s - pool.low_since_s >= patience:
-        pool.target, pool.low_since_s = pool.low_most, -1.0
+        pool.low_since_s = -1.0
+        set_target(state, pool, pool.low_most)
         drain_surplus(state, pool)
+
+
+def set_target(state: State, pool: Pool, workers: int) -> None:
+    """Set the target of a pool, and tell observers if it is another one."""
+    if workers != pool.target and pool.dedicated is not None:
+        state.out.append(Rescale(pool.dedicated, workers, pool.target))
+    pool.target = workers
 
 
 def drain_surplus(state: State, pool: Pool) -> None:
@@ -159,7 +168,7 @@ def drain_surplus(state: State, pool: Pool) -> None:
         worker = min(mine, key=drain_order)
         mine.remove(worker)
         left.free_room(pool.need, worker.place)
-        drain_worker(state, worker)
+        drain_worker(state, worker, "surplus")
 
 
 def measured_targets(state: State) -> dict[int, int] | None:
@@ -240,7 +249,7 @@ def defragment(state: State) -> None:
         if pool.need.on_device and pool.size < pool.target and worth_starting(state, pool):
             moving = workers_to_move(state, pool)
             for worker in moving:
-                drain_worker(state, worker)
+                drain_worker(state, worker, "moved")
             if moving:
                 return
 

@@ -165,11 +165,11 @@ def remaining_tasks(op: OpState) -> float:
     return total
 
 
-def drain_worker(state: State, worker: WorkerState) -> None:
-    """Drain a worker: it gets no new tasks and is stopped when it is empty."""
+def drain_worker(state: State, worker: WorkerState, reason: str) -> None:
+    """Drain a worker: it gets no new tasks and is stopped when it is empty, for this reason."""
     if worker.draining or worker.state != UP:
         return
-    worker.draining = True
+    worker.draining, worker.drain_reason = True, reason
     worker.pool.draining += 1
     for free in worker.pool.free:
         free.pop(worker.id, None)
@@ -197,7 +197,7 @@ def stop_drained(state: State) -> None:
     state.fleet.draining = []
     for worker in draining:
         if worker.draining and worker.state == UP and worker.id in state.workers and holds_nothing(worker):
-            state.out.append(StopWorker(worker.id))
+            state.out.append(StopWorker(worker.id, worker.drain_reason))
             replace_worker(state, worker)
 
 
@@ -209,7 +209,7 @@ def stop_idle(state: State) -> int:
             if pool.size - pool.draining <= 1:
                 break
             if holds_nothing(worker):
-                state.out.append(StopWorker(worker.id))
+                state.out.append(StopWorker(worker.id, "short"))
                 remove_worker(state, worker)
                 state.fleet.wanting[pool] = None
                 stopped += 1
@@ -235,7 +235,7 @@ def recycle_old(state: State) -> None:
         fleet.by_age.popleft()
         if worker.done:
             fleet.next_restart_s = fleet.now_s + spec.worker_restart_interval_s
-            drain_worker(state, worker)
+            drain_worker(state, worker, "age")
         else:
             worker.born_s = fleet.now_s
             fleet.by_age.append(worker)
@@ -248,7 +248,7 @@ def on_worker_memory(state: State, event: WorkerMemory) -> None:
         return
     worker.private_bytes = event.private_bytes
     if event.limit_bytes and event.private_bytes > event.limit_bytes and worker.done:
-        drain_worker(state, worker)
+        drain_worker(state, worker, "memory")
 
 
 def on_memory_sample(state: State, event: MemorySample) -> None:
@@ -284,4 +284,4 @@ def recycle_largest(state: State) -> None:
             largest = worker
     if largest is not None:
         fleet.recycled = largest
-        drain_worker(state, largest)
+        drain_worker(state, largest, "memory")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from thresher.core.unit import Unit
 
 _MERGED_BY = {"count": "sum", "sum": "sum", "min": "min", "max": "max", "mean": "sum"}
-"""How partial values of a function are put together; `mean` has two of them, a sum and a count."""
+"""Functions that combine partial values; `mean` has two, for a sum and a count."""
 _ONE, _AS_FLOAT = "\0one", "\0float"
 """Names of columns that no document has."""
 _CALL = re.compile(r"(\w+)\((.+)\)")
@@ -200,6 +200,8 @@ class UnitGroups:
 
 class GroupReader(ShuffleReader):
     """Merge the groups of all units."""
+
+    keeps_all = False
 
     creates = True
     stage: GroupBy

@@ -81,7 +81,7 @@ class OpenDocument:
     ids: RecordIds | None = None
     """Its id."""
     size: int = 0
-    """How many documents it is made of."""
+    """Number of documents that it is made of."""
 
 
 class JoinNeighbours(OrderedStage[DocumentBatch, DocumentBatch]):

@@ -101,7 +101,7 @@ class OutletReader(SourceStage[DocumentBatch]):
     def read(self, unit: Unit, context: ReadContext) -> Iterator[SourceItem]:
         """Yield the documents of a pack of files."""
         from thresher.stages.corpus.place_ranges import PlaceRange
-        from thresher.stages.corpus.sorted_file import chunks_of, read_index, read_range
+        from thresher.stages.corpus.sorted_file import BlockReader, chunks_of, read_index, read_range
 
         consumed = 0
         for piece in unit.pieces:
@@ -111,7 +111,8 @@ class OutletReader(SourceStage[DocumentBatch]):
 
             with contextlib.closing(open_file(0)) as opened:
                 blocks = read_index(opened, piece.size, 0, PLACE_TYPE).blocks
-            for batch in read_range(PlaceRange(None, None), blocks, open_file, PLACE_TYPE, self.buffer_bytes):
+            reader = BlockReader(open_file, PLACE_TYPE)
+            for batch in read_range(PlaceRange(None, None), blocks, reader, self.buffer_bytes):
                 for some in chunks_of(batch, context.chunk_bytes):
                     yield SourceItem(unit, some, consumed=consumed)
             consumed += piece.size

@@ -6,11 +6,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from thresher.core.arguments.options import field_name
 from thresher.core.documents.batch import DocumentBatch, concat_batches
 from thresher.core.records.record_task import Gathered
 from thresher.core.stage import OrderedStage
 from thresher.errors import UsageError
-from thresher.stages.text.columns.chain import field_name
 from thresher.stages.text.columns.not_text import set_aside_without_text
 from thresher.stages.text.segments.document_joiner import own_copy
 

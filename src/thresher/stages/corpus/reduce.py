@@ -12,7 +12,7 @@ from thresher.core.documents.batch import DocumentBatch
 from thresher.core.files.filesystem import open_read
 from thresher.core.phases import PhaseFolder, PhaseReader, PhaseStage, PhaseWriter
 from thresher.core.source import FileFacts, SourceItem
-from thresher.core.stage_context import hand_over_counts
+from thresher.core.tally import hand_over_counts
 from thresher.core.unit import Piece, Unit
 from thresher.errors import RunFailedError
 from thresher.stages.io.file_writer import LocalFile

@@ -19,14 +19,16 @@ from thresher.stages.io.missing_fields import count_missing, missing_in
 if TYPE_CHECKING:
     from thresher.core.source import FileFacts, ReadContext
     from thresher.stages.corpus.place_ranges import PlaceRange, Places
-    from thresher.stages.corpus.sorted_file import SortedFileWriter
+    from thresher.stages.corpus.sorted_file import BlockReader, SortedFileWriter
 
 _INDEX_FILE = "index"
 BLOCKSIZE = "32MB"
 _MARKS_PER_UNIT = 64
 _PIECE_BYTES = 64 * 1024
-"""What a range should at least read from a file; blocks have this size, so of smaller pieces most is read in vain."""
+"""Least bytes that a range should read from a file; blocks have this size, so smaller reads are mostly wasted."""
 _FEWEST_FILES = 16
+_KEPT_BYTES = 2 * _FEWEST_FILES * _PIECE_BYTES
+"""Blocks in which a range ends are kept for the next one if they have no more than this, as those of small ranges."""
 
 
 class ShuffleStage(PhaseStage[DocumentBatch, DocumentBatch]):
@@ -106,14 +108,17 @@ class _Range(msgspec.Struct, array_like=True):
     start: Any
     end: Any
     note: Any = None
-    """What else the stage wants to know when it reads the range."""
+    """Further facts that the stage needs when it reads the range."""
 
 
 class ShuffleReader(PhaseReader[DocumentBatch]):
     """Read ranges of places from all files of the phase before."""
 
+    keeps_all = True
     _loaded: tuple[str, tuple[list[str], Any]] | None = None
     """The index that was read last, with its path."""
+    _reader: BlockReader | None = None
+    """What has read the last range of that index, if it keeps little."""
 
     def __init__(self, stage: ShuffleStage) -> None:
         self.stage = stage
@@ -121,7 +126,7 @@ class ShuffleReader(PhaseReader[DocumentBatch]):
     def list_phase(self, done: PhaseFolder) -> list[Unit]:
         """Return ranges of places of about `blocksize`; they depend on the documents alone."""
         from thresher.stages.corpus.place_ranges import ranges_of
-        from thresher.stages.corpus.sorted_file import merge_indexes, read_index
+        from thresher.stages.corpus.sorted_file import ROW_BYTES, merge_indexes, read_index
 
         indexes = []
         for number, file in enumerate(done.files):
@@ -132,9 +137,14 @@ class ShuffleReader(PhaseReader[DocumentBatch]):
         paths = msgspec.msgpack.encode([file.path for file in done.files])
         path = done.keep(_INDEX_FILE, len(paths).to_bytes(8, "little") + paths + index.blocks.tobytes())
         stem = type(self.stage).__name__.lower()
+        ranges = ranges_of(index.marks, self.stage.blocksize)
+        marked = sum(nbytes for _, nbytes in ranges)
+        # Marks count documents without a line as equally large; then the blocks say how much there is in all.
+        has_lines = marked != ROW_BYTES * int(index.blocks["records"].sum())
+        scale = 1.0 if has_lines or not marked else int(index.blocks["nbytes"].sum()) / marked
         return [
-            done.unit(number, [Piece(path, _range_text(found, note), nbytes)], nbytes, stem)
-            for number, (found, nbytes) in enumerate(ranges_of(index.marks, self.stage.blocksize))
+            done.unit(number, [Piece(path, _range_text(found, note), nbytes)], int(scale * nbytes), stem)
+            for number, (found, nbytes) in enumerate(ranges)
         ]
 
     def note(self, blocks: Any, done: PhaseFolder) -> Any:
@@ -158,15 +168,23 @@ class ShuffleReader(PhaseReader[DocumentBatch]):
         from thresher.stages.corpus.sorted_file import chunks_of, read_range
 
         paths, blocks = self._index(unit.pieces[0].path)
+        reader, self._reader = self._reader or self._block_reader(paths), None
+        consumed = 0
+        for batch in read_range(self.range_of(unit), blocks, reader, self.buffer_bytes):
+            for some in chunks_of(batch, context.chunk_bytes):
+                consumed += some.nbytes
+                yield SourceItem(unit, some, consumed=min(consumed, unit.nbytes))
+        if reader.kept_bytes <= _KEPT_BYTES:
+            self._reader = reader
+
+    def _block_reader(self, paths: list[str]) -> BlockReader:
+        """Return a reader of the blocks of some files."""
+        from thresher.stages.corpus.sorted_file import BlockReader
 
         def open_file(number: int) -> BinaryIO:
             return open_read(paths[number], storage_options=self.storage_options)
 
-        consumed = 0
-        for batch in read_range(self.range_of(unit), blocks, open_file, self.stage.place_type, self.buffer_bytes):
-            for some in chunks_of(batch, context.chunk_bytes):
-                consumed += some.nbytes
-                yield SourceItem(unit, some, consumed=min(consumed, unit.nbytes))
+        return BlockReader(open_file, self.stage.place_type)
 
     def _index(self, path: str) -> tuple[list[str], Any]:
         """Return the paths of the files and the blocks in them, read once per worker."""
@@ -179,7 +197,7 @@ class ShuffleReader(PhaseReader[DocumentBatch]):
                 content = opened.read()
             size = 8 + int.from_bytes(content[:8], "little")
             blocks = np.frombuffer(content[size:], dtype=Layout.of(self.stage.place_type).blocks)
-            self._loaded = path, (msgspec.msgpack.decode(content[8:size]), blocks)
+            self._loaded, self._reader = (path, (msgspec.msgpack.decode(content[8:size]), blocks)), None
         return self._loaded[1]
 
 

@@ -176,8 +176,9 @@ def join_files(paths: Sequence[str], path: str, place_type: str, most_bytes: int
     def open_file(number: int) -> BinaryIO:
         return open(paths[number], "rb", buffering=0)
 
+    reader = BlockReader(open_file, place_type)
     try:
-        for batch, places in _sorted_parts(PlaceRange(None, None), index.blocks, open_file, place_type, most_bytes):
+        for batch, places in _sorted_parts(PlaceRange(None, None), index.blocks, reader, most_bytes):
             writer.write(batch, places, _sizes_of(batch))
         return writer.close(index.marks)
     except BaseException:
@@ -212,23 +213,21 @@ def read_index(file: BinaryIO, size: int, number: int, place_type: str) -> Index
     return Index(found, np.frombuffer(file.read(lengths[1]), dtype=layout.marks))
 
 
-def read_range(
-    wanted: PlaceRange, blocks: Any, open_file: Callable[[int], BinaryIO], place_type: str, most_bytes: int
-) -> Iterator[DocumentBatch]:
+def read_range(wanted: PlaceRange, blocks: Any, reader: BlockReader, most_bytes: int) -> Iterator[DocumentBatch]:
     """Yield the documents of a range, in order of their places, and of the input for the same place.
 
     About `most_bytes` are held at a time, also where a single place has more, and the blocks of all files in which one
-    part of the range ends and the next one begins. No block is read twice for that.
+    part of the range ends and the next one begins. No block is read twice for that, nor for the next range if the
+    same `reader` reads it.
     """
-    yield from (batch for batch, _ in _sorted_parts(wanted, blocks, open_file, place_type, most_bytes))
+    yield from (batch for batch, _ in _sorted_parts(wanted, blocks, reader, most_bytes))
 
 
 def _sorted_parts(
-    wanted: PlaceRange, blocks: Any, open_file: Callable[[int], BinaryIO], place_type: str, most_bytes: int
+    wanted: PlaceRange, blocks: Any, reader: BlockReader, most_bytes: int
 ) -> Iterator[tuple[DocumentBatch, Places]]:
     """Yield what `read_range` does, with the places."""
     own = wanted.blocks(blocks)
-    reader = _BlockReader(open_file, place_type)
     for part in parts_of(wanted, own, most_bytes):
         some = part.blocks(own)
         wanted_here = part.contains
@@ -243,14 +242,19 @@ def _sorted_parts(
             yield batch.pick(order), places[order]
 
 
-class _BlockReader:
-    """Reads blocks of several files; keeps those that the next part of a range needs too."""
+class BlockReader:
+    """Reads blocks of several files; keeps those that the next part of a range, or the next range, needs too."""
 
     def __init__(self, open_file: Callable[[int], BinaryIO], place_type: str) -> None:
         self._open_file = open_file
         self._type = place_type
         self._decompressor = zstandard.ZstdDecompressor()
         self._kept: dict[tuple[int, int], tuple[Places, memoryview]] = {}
+
+    @property
+    def kept_bytes(self) -> int:
+        """Return the size of the blocks that are kept."""
+        return sum(places.nbytes + content.nbytes for places, content in self._kept.values())
 
     def read(
         self, blocks: Any, are_wanted: Callable[[Places], Any], keep_from: Any = None

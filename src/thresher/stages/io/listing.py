@@ -15,7 +15,6 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import BinaryIO
 
 from thresher.core.files.filesystem import (
     FileInfo,
@@ -27,8 +26,6 @@ from thresher.core.files.filesystem import (
     kind_of,
     list_files,
     local_path,
-    open_read,
-    opened_state,
 )
 from thresher.core.unit import Piece, Unit, file_stem, unit_id
 from thresher.errors import InputError, UsageError
@@ -237,22 +234,6 @@ def _name_matches(name: str, pattern: str) -> bool:
     if is_hidden(name) and not pattern.startswith(name[0]):
         return False
     return fnmatch.fnmatchcase(name, pattern)
-
-
-def open_piece(piece: Piece, start: int = 0, storage_options: StorageOptions = None) -> BinaryIO:
-    """Open the file of a piece at byte `start`; raise an `InputError` if it is missing or has changed since listing.
-
-    A changed file would give wrong record ids or mixed records.
-    """
-    opened = open_read(piece.path, start, storage_options)
-    state = opened_state(opened)
-    if state is not None and piece.version and state[1] and state != (piece.size, piece.version):
-        opened.close()
-        raise InputError(
-            f"{piece.path} changed after it was listed (it had {piece.size} bytes, now it has {state[0]}); "
-            "leave input alone during a run, then run again with --fresh"
-        )
-    return opened
 
 
 # -- units ------------------------------------------------------------------------------------------------------------

@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
+from thresher.core.arguments.options import field_name
 from thresher.core.documents.batch import DocumentBatch
 from thresher.core.stage import ProcessingStage
 from thresher.errors import UsageError
-from thresher.stages.text.columns.chain import field_name
 
 
 class AddId(ProcessingStage[DocumentBatch, DocumentBatch]):

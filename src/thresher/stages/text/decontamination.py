@@ -11,11 +11,11 @@ import unicodedata
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
+from thresher.core.arguments.options import field_name
 from thresher.core.documents.batch import DocumentBatch
 from thresher.core.resources import NodeInfo, WorkerMetadata
 from thresher.core.stage import ProcessingStage
 from thresher.errors import UsageError
-from thresher.stages.text.columns.chain import field_name
 from thresher.stages.text.columns.list_file import missing_files
 from thresher.stages.text.columns.not_text import set_aside_without_text
 from thresher.stages.text.evaluation_sets import EvaluationSets, build_index, index_key, named_sets

@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
+from thresher.core.arguments.options import field_name
 from thresher.core.documents.batch import DocumentBatch
 from thresher.core.stage import ProcessingStage
 from thresher.errors import UsageError, nearest
-from thresher.stages.text.columns.chain import field_name
 from thresher.stages.text.columns.not_text import set_aside_without_text
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ class DocumentStatistics(ProcessingStage[DocumentBatch, DocumentBatch]):
 
     def preloads(self) -> list[str]:
         """Return the kernels that count."""
-        from thresher.kernels.counts.groups import modules_of
+        from thresher.kernels.counts import modules_of
 
         return [*modules_of(_counts_for(self.statistics)), "thresher.kernels.json.text"]
 

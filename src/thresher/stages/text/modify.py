@@ -6,11 +6,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from thresher.core.arguments.options import as_chain, chain_problems, field_name, per_link
 from thresher.core.documents.batch import DocumentBatch
 from thresher.core.resources import WorkerMetadata
 from thresher.core.stage import ProcessingStage
 from thresher.errors import UsageError, with_article
-from thresher.stages.text.columns.chain import as_chain, chain_problems, field_name, per_link
 from thresher.stages.text.columns.not_text import set_aside_without_text
 from thresher.stages.text.document_modifier import DocumentModifier, has_byte_test, has_edits
 

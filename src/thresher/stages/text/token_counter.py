@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from thresher.core.arguments.options import field_name
 from thresher.core.documents.batch import DocumentBatch
 from thresher.core.resources import NodeInfo, WorkerMetadata
 from thresher.core.stage import ProcessingStage
 from thresher.models.tokenizer import Tokenizer, check_tokenizer, load_tokenizer, tokenizer_problems
-from thresher.stages.text.columns.chain import field_name
 from thresher.stages.text.columns.not_text import set_aside_without_text
 
 _CHUNK = 2**20

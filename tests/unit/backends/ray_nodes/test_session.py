@@ -18,7 +18,7 @@ from thresher.errors import UsageError
 def somebody() -> Iterator[socket.socket]:
     """Something that accepts connections."""
     with socket.create_server(("127.0.0.1", 0)) as server:
-        server.settimeout(20)
+        server.settimeout(100)
         yield server
 
 

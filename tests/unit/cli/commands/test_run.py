@@ -82,7 +82,7 @@ def test_quiet_prints_nothing_but_errors(folder: Path, thresher: Thresher) -> No
 
 def test_a_run_needs_no_standard_streams(folder: Path) -> None:
     command = f"{sys.executable} -m thresher run recipe.yaml <&- >&- 2>&-"
-    done = subprocess.run(["bash", "-c", command], cwd=folder, timeout=60, check=False)
+    done = subprocess.run(["bash", "-c", command], cwd=folder, timeout=100, check=False)
     assert done.returncode == 0
     assert len(outputs(folder)) == 97
 
@@ -201,7 +201,7 @@ def test_a_signal_ends_the_run_and_the_same_command_goes_on(number: signal.Signa
     process = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     _wait_for(folder / "started", process)
     process.send_signal(number)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=100)
     assert process.returncode == code, err
     assert out == ""
     assert "the same command" in err.lower()
@@ -209,7 +209,7 @@ def test_a_signal_ends_the_run_and_the_same_command_goes_on(number: signal.Signa
     assert not list((folder / "output").glob("*.jsonl"))
 
     (folder / "go").touch()
-    again = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
+    again = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=100, check=False)
     assert again.returncode == 0, again.stderr
     assert len(outputs(folder)) == 97
 
@@ -225,7 +225,7 @@ def test_replay_finds_no_difference_in_a_run_and_one_in_a_log_that_was_changed(
 
     import zstandard
 
-    (segment,) = (folder / "output" / "_thresher" / "events" / "001").iterdir()
+    (segment,) = (folder / "output" / "_thresher" / "events" / "001").glob("*.zst")
     lines = (
         zstandard.ZstdDecompressor().stream_reader(segment.read_bytes(), read_across_frames=True).read().splitlines()
     )
@@ -265,7 +265,7 @@ def test_the_installed_command_is_the_same() -> None:
 
 
 def _wait_for(path: Path, process: subprocess.Popen[str]) -> None:
-    end = time.monotonic() + 60
+    end = time.monotonic() + 100
     while not path.exists():
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < end, f"{path} never came"

@@ -4,17 +4,26 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 
-from tests.unit.cli.conftest import Thresher
+from tests.unit.cli.conftest import Thresher, small_folder, thresher_in
+
+
+@pytest.fixture(scope="module")
+def run_of_the_recipe(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder `output` of a run; made once, because nothing changes it."""
+    place = small_folder(tmp_path_factory.mktemp("profiled"))
+    assert thresher_in(place, "run", "recipe.yaml", "--workers", "1", "--quiet").returncode == 0
+    return place / "output"
 
 
 @pytest.fixture
-def profiled(folder: Path, thresher: Thresher) -> Path:
+def profiled(folder: Path, run_of_the_recipe: Path) -> Path:
     """A folder with a recipe, and `output` with a run of it."""
-    assert thresher("run", "recipe.yaml", "--workers", "1", "--quiet").returncode == 0
+    shutil.copytree(run_of_the_recipe, folder / "output")
     return folder
 
 
@@ -38,8 +47,45 @@ def test_json_is_one_object_with_everything(profiled: Path, thresher: Thresher) 
     assert facts["wall_s"] > 0
 
 
+PHASED = """name: phased
+stages:
+  - JsonlReader: {file_paths: input}
+  - Split: {outlet: half, share: 0.5}
+  - GlobalShuffle: {blocksize: 10kB}
+  - JsonlWriter: {path: phased}
+outlets:
+  half:
+    - JsonlWriter: {path: half}
+"""
+
+
+def test_each_phase_is_rehearsed_and_outlets_are_named(folder: Path, thresher: Thresher) -> None:
+    (folder / "phased.yaml").write_text(PHASED)
+    assert thresher("run", "phased.yaml", "--workers", "1", "--quiet").returncode == 0
+    command = ("simulate", "phased.yaml", "--profile", "phased", "--node", "4cpu")
+    ended = thresher(*command)
+    assert ended.returncode == 0, ended.stderr
+    assert [line.split()[:2] for line in ended.stdout.splitlines() if line.startswith("  phase ")] == [
+        ["phase", "1"],
+        ["phase", "2"],
+    ]
+    assert "not included: half. Each outlet runs afterwards" in ended.stdout
+    facts = json.loads(thresher(*command, "--json", "--data", "100MB").stdout)
+    assert facts["data_bytes"] == facts["phases"][0]["data_bytes"] == 100 * 10**6
+    assert facts["phases"][1]["units"] > 1
+
+
+def test_phases_are_rehearsed_on_given_costs(folder: Path, thresher: Thresher) -> None:
+    (folder / "phased.yaml").write_text(PHASED.replace("10kB", "32MB"))
+    costs = ("--cost", "Split=0.5", "--cost", "GlobalShuffle-read=1", "--data", "64GB", "--node", "10cpu", "--json")
+    ended = thresher("simulate", "phased.yaml", *costs)
+    assert ended.returncode == 0, ended.stderr
+    walls = [phase["wall_s"] for phase in json.loads(ended.stdout)["phases"]]
+    assert walls == pytest.approx([3200, 6400], rel=0.05)
+
+
 def test_the_same_seed_predicts_the_same(profiled: Path, thresher: Thresher) -> None:
-    command = ("simulate", "recipe.yaml", "--profile", "output", "--node", "4cpu", "--data", "1GB", "--seed", "3")
+    command = ("simulate", "recipe.yaml", "--profile", "output", "--node", "4cpu", "--data", "100MB", "--seed", "3")
     assert thresher(*command).stdout == thresher(*command).stdout
 
 

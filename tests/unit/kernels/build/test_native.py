@@ -19,9 +19,9 @@ from tests.unit.kernels.compiled import compiled_and_tried
 from thresher.kernels.build import cache
 from thresher.kernels.build.cache import CHOICE, NATIVE_LOADING
 from thresher.kernels.build.decorators import LateKernel
+from thresher.kernels.build.intrinsics import BYTES
 from thresher.kernels.build.native import NativeKernel, Unsupported, load, object_code, parameters_of
 from thresher.kernels.build.signatures import types
-from thresher.kernels.bytes.intrinsics import BYTES
 from thresher.kernels.json.chunks import note_line_feeds
 
 LOADED = """

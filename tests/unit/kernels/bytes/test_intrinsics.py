@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba import types
 
-from thresher.kernels.bytes.intrinsics import (
+from thresher.kernels.build.intrinsics import (
     BYTES,
     get,
     hash_bytes,

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from thresher import DocumentBatch, Pipeline, ProcessingStage, SerialExecutor, Task
 from thresher.core.batching import InferenceBatcher
-from thresher.core.stage_context import context_of
+from thresher.core.tally import context_of
 from thresher.runtime.memory import split as memory_split
 from thresher.runtime.worker.settle import Outcome
 from thresher.runtime.worker.stage_call import TaskAborted, run_group, run_stage

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from thresher.core.function_stage import FunctionStage
-from thresher.core.stage_context import context_of
+from thresher.core.tally import context_of
 from thresher.core.task import Task
 from thresher.runtime.overlap import helper_thread
 from thresher.runtime.overlap.helper_thread import HelperThread, helped_by
@@ -36,7 +36,7 @@ def call_stage(function: Callable[[Any], Any], argument: Any) -> Any:
 def test_errands_are_done_while_the_stage_computes(pipe: tuple[int, int]) -> None:
     done = threading.Event()
     with helped_by(HelperThread(done.set, pipe[0])):
-        assert call_stage(lambda _: done.wait(10), None), "the stage waits for the errand"
+        assert call_stage(lambda _: done.wait(100), None), "the stage waits for the errand"
 
 
 def test_a_message_that_comes_while_the_stage_computes_is_seen_to(pipe: tuple[int, int]) -> None:
@@ -53,7 +53,7 @@ def test_a_message_that_comes_while_the_stage_computes_is_seen_to(pipe: tuple[in
 
     def stage(_: object) -> bool:
         os.write(pipe[1], b"news")
-        return came.wait(10)
+        return came.wait(100)
 
     with helped_by(HelperThread(errands, pipe[0])):
         assert call_stage(stage, None)
@@ -84,7 +84,7 @@ def test_what_goes_wrong_in_an_errand_is_raised_in_the_worker(pipe: tuple[int, i
         raise ConnectionError("the driver is gone")
 
     with helped_by(HelperThread(errands, pipe[0])), pytest.raises(ConnectionError, match="the driver is gone"):
-        call_stage(lambda _: failed.wait(10), None)
+        call_stage(lambda _: failed.wait(100), None)
 
 
 def test_an_error_of_the_stage_reaches_the_worker(pipe: tuple[int, int]) -> None:

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from thresher import DocumentBatch, ProcessingStage, Task
-from thresher.core.stage_context import context_of
+from thresher.core.tally import context_of
 from thresher.runtime.worker import stage_call
 from thresher.runtime.worker.settle import Outcome
 from thresher.runtime.worker.stage_call import run_group, run_stage

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from thresher import DocumentBatch, ProcessingStage, Task
-from thresher.core.stage_context import context_of
+from thresher.core.tally import context_of
 from thresher.runtime.worker import stage_call
 from thresher.runtime.worker.call import Fault
 from thresher.runtime.worker.settle import Outcome

@@ -29,6 +29,7 @@ class Models(Play):
         super().__init__(OPS, budget=1_000_000, nodes=(NodeSpec(cpus=1.0, gpus=(1,) * 4),))
         self.starting: dict[int, int | None] = {}
         self.of: dict[int, int | None] = {}
+        self.decisions: list[tuple[int, int, int]] = []
         self.note(self.started)
         self.units(*(f"u{n:03}" for n in range(500)))
 
@@ -37,6 +38,7 @@ class Models(Play):
             self.starting[action.worker] = self.of[action.worker] = action.op
         for action in only(actions, "StopWorker"):
             del self.of[action.worker]
+        self.decisions += [(action.op, action.before, action.workers) for action in only(actions, "Rescale")]
 
     def up(self, chosen: Callable[[int | None], bool], setup_s: float) -> None:
         """The workers of some ops that still start are ready."""
@@ -81,6 +83,7 @@ def test_an_op_that_starts_slowly_gets_what_the_others_can_spare() -> None:
     assert play.numbers() == (2, 2), "half a second is not slow"
     play.tick(2.5)
     assert play.numbers() == (3, 1)
+    assert sorted(play.decisions) == [(DEAR, 2, 3), (CHEAP, 2, 1)], "observers see both decisions, once"
 
 
 def test_nothing_changes_while_all_ops_start() -> None:

@@ -29,7 +29,9 @@ def test_a_worker_gets_exactly_as_many_tasks_as_it_may_have_and_then_another_tak
     assert dispatched(play.feed(done(-1, 1))) == [(1, 0, [-2])]
     assert changes(play.feed(UnitCommitted("a"))) == []
     assert dispatched(play.feed(done(-2, 1))) == [], "it has had two"
-    assert changes(play.feed(UnitCommitted("b"))) == [StopWorker(1), StartWorker(2)], "not before its unit is committed"
+    assert changes(play.feed(UnitCommitted("b"))) == [StopWorker(1, "tasks"), StartWorker(2)], (
+        "not before its unit is committed"
+    )
     assert dispatched(play.feed(WorkerReady(2))) == [(2, 0, [-3])]
 
 
@@ -41,7 +43,7 @@ def test_an_old_worker_finishes_what_it_has_first() -> None:
     assert changes(play.feed(Tick(59.0))) == []
     assert changes(play.feed(Tick(60.0))) == [], "unit b is being written"
     assert dispatched(play.feed(done(-2, 1))) == []
-    assert changes(play.feed(UnitCommitted("b"))) == [StopWorker(1), StartWorker(2)]
+    assert changes(play.feed(UnitCommitted("b"))) == [StopWorker(1, "age"), StartWorker(2)]
 
 
 def test_old_workers_are_recycled_one_after_another() -> None:
@@ -51,9 +53,9 @@ def test_old_workers_are_recycled_one_after_another() -> None:
     for task, worker, unit in ((-1, 1, "a"), (-2, 2, "b"), (-3, 3, "c")):
         play.feed(done(task, worker), UnitCommitted(unit))
     play.feed(done(-4, 1), UnitCommitted("d"))
-    assert changes(play.feed(Tick(61.0))) == [StopWorker(1), StartWorker(4)]
+    assert changes(play.feed(Tick(61.0))) == [StopWorker(1, "age"), StartWorker(4)]
     assert changes(play.feed(WorkerReady(4), Tick(70.0))) == []
-    assert changes(play.feed(Tick(71.0))) == [StopWorker(2), StartWorker(5)]
+    assert changes(play.feed(Tick(71.0))) == [StopWorker(2, "age"), StartWorker(5)]
 
 
 def test_a_worker_that_did_nothing_is_not_recycled_however_low_the_limits() -> None:
@@ -70,7 +72,7 @@ def test_a_worker_above_its_memory_limit_is_recycled_when_it_is_idle() -> None:
     assert changes(play.feed(WorkerMemory(1, 99, 100))) == []
     assert changes(play.feed(WorkerMemory(1, 101, 100))) == [], "it works on b"
     assert dispatched(play.feed(done(-2, 1))) == []
-    assert changes(play.feed(UnitCommitted("b"))) == [StopWorker(1), StartWorker(2)]
+    assert changes(play.feed(UnitCommitted("b"))) == [StopWorker(1, "memory"), StartWorker(2)]
 
 
 def test_a_worker_goes_on_with_a_unit_that_it_writes_before_it_leaves() -> None:
@@ -108,7 +110,7 @@ def test_when_memory_is_critical_idle_workers_go_and_come_back_when_it_is_low() 
     play = Play(WHOLE, workers=3)
     play.ready()
     assert changes(play.feed(MemorySample(94, 100))) == []
-    assert changes(play.feed(MemorySample(95, 100))) == [StopWorker(3), StopWorker(2)], "one stays"
+    assert changes(play.feed(MemorySample(95, 100))) == [StopWorker(3, "short"), StopWorker(2, "short")], "one stays"
     assert changes(play.feed(MemorySample(85, 100))) == []
     assert changes(play.feed(MemorySample(79, 100))) == [StartWorker(4), StartWorker(5)]
 
@@ -121,7 +123,7 @@ def test_when_no_worker_is_idle_the_one_with_most_memory_is_recycled() -> None:
     play.feed(WorkerMemory(1, 10), WorkerMemory(2, 20))
     assert changes(play.feed(MemorySample(96, 100))) == [], "both work"
     actions = play.feed(done(-4, 2), UnitCommitted("d"))
-    assert changes(actions) == [StopWorker(2)], "its place stays empty until memory is low"
+    assert changes(actions) == [StopWorker(2, "memory")], "its place stays empty until memory is low"
     assert changes(play.feed(MemorySample(50, 100))) == [], "nothing is left that one worker does not do"
 
 

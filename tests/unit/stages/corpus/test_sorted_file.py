@@ -50,7 +50,7 @@ def read(
     def open_file(_: int) -> BinaryIO:
         return io.BytesIO(path.read_bytes())
 
-    found = list(sf.read_range(wanted, index.blocks, open_file, PLACE, most_bytes))
+    found = list(sf.read_range(wanted, index.blocks, sf.BlockReader(open_file, PLACE), most_bytes))
     return [(d["place"], d["n"]) for batch in found for d in map(json.loads, map(bytes, batch.json_lines()))]
 
 
@@ -108,7 +108,7 @@ def test_a_place_with_too_many_documents_is_read_in_a_stream_and_stays_in_input_
     def open_file(_: int) -> BinaryIO:
         return (tmp_path / "file").open("rb")
 
-    sizes = [len(batch) for batch in sf.read_range(crowded[0], index.blocks, open_file, PLACE, 20_000)]
+    sizes = [len(batch) for batch in sf.read_range(crowded[0], index.blocks, sf.BlockReader(open_file, PLACE), 20_000)]
     assert max(sizes) < 3000, "not held together"
     assert [one for wanted, _ in ranges for one in read(wanted, index, tmp_path / "file", 20_000)] == in_order(batches)
 
@@ -131,6 +131,33 @@ def test_the_place_of_the_kth_document_is_found_in_a_few_blocks(
         assert found is None
     else:
         assert found == (flat[k - 1], k - sum(place < flat[k - 1] for place in flat))
+
+
+def test_small_ranges_in_a_row_read_each_block_once(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    index = written(path, [list(range(8000))], mark_bytes=100)
+    ranges = [wanted for wanted, _ in place_ranges.ranges_of(index.marks, 2_000)]
+    assert len(ranges) > 20 * len(index.blocks) > 20
+    opened: list[int] = []
+
+    def open_file(number: int) -> BinaryIO:
+        opened.append(number)
+        return path.open("rb")
+
+    reader = sf.BlockReader(open_file, PLACE)
+    found = [batch for wanted in ranges for batch in sf.read_range(wanted, index.blocks, reader, 2**20)]
+    assert [place for batch in found for place in batch.values("place")] == list(range(8000))
+    assert len(opened) == len(index.blocks)
+
+
+def test_ranges_out_of_order_are_read_right_by_one_reader(tmp_path: Path) -> None:
+    index = written(tmp_path / "file", [[n % 700 for n in range(3000)]], mark_bytes=100)
+    ranges = [wanted for wanted, _ in place_ranges.ranges_of(index.marks, 5_000)]
+    reader = sf.BlockReader(lambda _: (tmp_path / "file").open("rb"), PLACE)
+    for wanted in (*ranges[::3], *ranges[::-1], ranges[0], ranges[0]):
+        batches = sf.read_range(wanted, index.blocks, reader, 2**20)
+        found = [place for batch in batches for place in batch.values("place")]
+        assert found == sorted(n % 700 for n in range(3000) if wanted.contains(np.array([n % 700]))[0])
 
 
 def test_a_file_that_was_cut_short_is_refused(tmp_path: Path) -> None:

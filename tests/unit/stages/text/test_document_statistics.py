@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.unit.core.json_batches import batch_of, written
 from thresher.core.documents.batch import DocumentBatch
-from thresher.core.stage_context import context_of
+from thresher.core.tally import context_of
 from thresher.errors import UsageError
 from thresher.stages.text.document_statistics import STATISTICS, DocumentStatistics
 

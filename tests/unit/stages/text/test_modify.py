@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.core.json_batches import batch_of, batch_of_lines, written
 from thresher.core.documents.batch import DocumentBatch
-from thresher.core.stage_context import context_of
+from thresher.core.tally import context_of
 from thresher.errors import UsageError
 from thresher.stages.text.columns.byte_tests import holding
 from thresher.stages.text.document_modifier import DocumentModifier

@@ -47,6 +47,8 @@ class RankFilter(GlobalSort):
 class RankReader(SortReader):
     """Read documents in order; those that are dropped are noted in their batches."""
 
+    keeps_all = False
+
     stage: RankFilter
 
     def plan(self, corpus: SortedCorpus) -> Any:

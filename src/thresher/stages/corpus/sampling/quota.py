@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many documents of a group are kept: a number, or a share of them."""
+"""Quota of a group: the number of its documents that are kept, or their share."""
 
 from __future__ import annotations
 

@@ -82,6 +82,8 @@ def _of(given: Any, key: str, usual: Any) -> Any:
 class StratumReader(ShuffleReader):
     """Read documents value by value; those that are dropped are noted in their batches."""
 
+    keeps_all = False
+
     stage: StratifiedSample
 
     def read(self, unit: Unit, context: ReadContext) -> Iterator[SourceItem]:

@@ -20,6 +20,7 @@ from thresher.stages.io.parquet.run_schema import SourceColumns
 
 if TYPE_CHECKING:
     from thresher.core.documents.batch import DocumentBatch
+    from thresher.core.files.filesystem import FileInfo
     from thresher.stages.io.jsonl.reader import JsonlReader
 
 SAMPLED = 8
@@ -30,17 +31,26 @@ _CONTEXT = ReadContext(chunk_bytes=64 * 1024, max_record_bytes=2**20)
 
 def sample_columns(reader: JsonlReader) -> SourceColumns | None:
     """Return the fields of the sampled records; `None` if the input is a single unit, which needs no sample."""
-    splitting = Splitting(reader.blocksize, storage_options=reader.storage_options)
-    files = evenly_spaced(list(reader.files()))
-    units = [unit for file in files for unit in list_jsonl_units(iter([file]), splitting)]
+    units = sampled_units(reader, list(reader.files()))
     if len(units) < 2:
         return None
     found = SourceColumns(reader.fields, is_sample=True)
-    for unit in evenly_spaced(units):
+    note_records(reader, units, found)
+    return found
+
+
+def sampled_units(reader: JsonlReader, files: Sequence[FileInfo]) -> Sequence[Unit]:
+    """Return the units of the sample."""
+    splitting = Splitting(reader.blocksize, storage_options=reader.storage_options)
+    return evenly_spaced([unit for file in evenly_spaced(files) for unit in list_jsonl_units(iter([file]), splitting)])
+
+
+def note_records(reader: JsonlReader, units: Sequence[Unit], found: SourceColumns) -> None:
+    """Add the fields of the first records of units to the columns that were found."""
+    for unit in units:
         batch = _first_records(reader, unit)
         if batch is not None and len(batch):
             found.note(piece_table(batch, None).schema)
-    return found
 
 
 def evenly_spaced(items: Sequence[Any]) -> Sequence[Any]:

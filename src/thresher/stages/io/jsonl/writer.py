@@ -60,6 +60,7 @@ class JsonlFile:
     def __init__(self, lines: LineFile, fields: list[str] | None) -> None:
         self._lines = lines
         self._fields = None if fields is None else frozenset(fields)
+        self.close, self.abort = lines.close, lines.abort
 
     def write(self, batch: DocumentBatch) -> None:
         """Add the records of a batch."""
@@ -73,14 +74,6 @@ class JsonlFile:
 
         made = RawLines.join(batch.json_lines() if self._fields is None else _narrowed(batch, self._fields))
         self._lines.write(made.blob(), made.ends - made.starts + 1)
-
-    def close(self) -> FileFacts:
-        """Finish the file."""
-        return self._lines.close()
-
-    def abort(self) -> None:
-        """Remove the file."""
-        self._lines.abort()
 
 
 def _narrowed(batch: DocumentBatch, fields: frozenset[str]) -> list[bytes | memoryview]:

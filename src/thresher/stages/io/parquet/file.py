@@ -14,11 +14,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from thresher.core.files.filesystem import FileInfo, StorageOptions, explained
+from thresher.core.files.filesystem import FileInfo, StorageOptions, explained, open_piece
 from thresher.core.source import ReadContext
 from thresher.core.unit import Piece
 from thresher.stages.io.jsonl import lines as line_reading
-from thresher.stages.io.listing import open_piece, whole_file
+from thresher.stages.io.listing import whole_file
 
 _MAX_ROWS = 8192
 """Rows that are unpacked at once: the size recorded in a file may be far below its unpacked size."""
@@ -101,6 +101,15 @@ def column_names(files: Sequence[FileInfo], storage_options: StorageOptions = No
                 return None
             names.update(dict.fromkeys(opened.schema_arrow.names))
     return list(names)
+
+
+def count_rows(piece: Piece, storage_options: StorageOptions = None) -> int:
+    """Return the number of rows of a piece; a file that cannot be read counts as one."""
+    with open_parquet(piece, storage_options) as opened:
+        if isinstance(opened, LostRows):
+            return 1
+        end = opened.metadata.num_row_groups if piece.end < 0 else piece.end
+        return sum(opened.metadata.row_group(n).num_rows for n in range(piece.start, end))
 
 
 def read_row_groups(

@@ -122,6 +122,10 @@ class SourceColumns:
             self._is_empty = False
             self.first = {field.name: field.type for field in self._schema.resolve()} if fields else {}
 
+    def schema(self) -> pa.Schema:
+        """Return the columns of all files."""
+        return pa.schema(list(self.types().items()))
+
     def types(self) -> dict[str, pa.DataType]:
         """Return one type for each column, over all files."""
         if self._is_empty:

@@ -22,13 +22,14 @@ def list_parquet_units(
     files: Iterator[FileInfo], splitting: Splitting, note_schema: Callable[[Any], None]
 ) -> Iterator[Unit]:
     """Yield the units of `files`, in input order; `note_schema` is called with the Arrow schema of each file."""
-    return units_of(_stretches(files, splitting, note_schema), splitting)
+    return units_of(parquet_stretches(enumerate(files), splitting, note_schema), splitting)
 
 
-def _stretches(
-    files: Iterator[FileInfo], splitting: Splitting, note_schema: Callable[[Any], None]
+def parquet_stretches(
+    numbered: Iterator[tuple[int, FileInfo]], splitting: Splitting, note_schema: Callable[[Any], None]
 ) -> Iterator[Stretch]:
-    for number, info in enumerate(files):
+    """Yield the parts of files, each file with its index in the input."""
+    for number, info in numbered:
         piece = whole_file(info)
         with open_parquet(piece, splitting.storage_options) as opened:
             if isinstance(opened, LostRows):

@@ -8,11 +8,11 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from thresher.core.arguments.options import field_name
 from thresher.core.documents.batch import DocumentBatch
 from thresher.core.resources import WorkerMetadata
 from thresher.core.stage import ProcessingStage
 from thresher.errors import UsageError
-from thresher.stages.text.columns.chain import field_name
 from thresher.stages.text.columns.not_text import set_aside_without_text
 
 if TYPE_CHECKING:

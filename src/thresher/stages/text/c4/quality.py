@@ -8,10 +8,10 @@ import string
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from thresher.core.arguments.options import field_name
 from thresher.core.documents.batch import DocumentBatch
 from thresher.core.stage import ProcessingStage
 from thresher.kernels.bytes.punctuation import TERMINAL_PUNCTUATION
-from thresher.stages.text.columns.chain import field_name
 
 if TYPE_CHECKING:
     from thresher.kernels.edits.c4_trim import Trimming

@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from thresher.core.documents.batch import MOST_REMEMBERED, DocumentBatch, DroppedRows
-from thresher.core.scores import RuleDrops, Verdict, score_list
-from thresher.stages.text.columns.not_text import set_aside_without_text
+from thresher.core.records.record_task import score_list
+from thresher.core.scores import RuleDrops, Verdict
 from thresher.stages.text.columns.text_column import COLUMN, RecordTexts, Rows, TextColumn, plain_texts, text_column
 from thresher.stages.text.judging.rule import ChainedRule, threshold_of
 
@@ -132,6 +132,8 @@ def _apply_one_by_one(
     index_of = np.arange(batch.num_items, dtype=np.int64)
     for link, judgement in zip(links, judgements, strict=True):
         if len(judgement.without_text):
+            from thresher.stages.text.columns.not_text import set_aside_without_text
+
             batch = set_aside_without_text(batch, index_of[judgement.without_text].tolist(), link.text_field)
             index_of[judgement.records] = np.arange(len(judgement.records))
         if link.score_field is not None:

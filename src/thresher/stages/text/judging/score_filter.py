@@ -9,12 +9,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from thresher.core.arguments.options import as_chain, chain_problems, field_name, per_link, unique_names
 from thresher.core.documents.batch import DocumentBatch
+from thresher.core.records.record_task import score_list
 from thresher.core.resources import NodeInfo, WorkerMetadata
-from thresher.core.scores import JudgingStage, ScoredRule, Verdict, column_name, score_list
+from thresher.core.scores import Bound, JudgingStage, ScoredRule, Verdict, column_name
 from thresher.core.stage import ProcessingStage
 from thresher.errors import UsageError
-from thresher.stages.text.columns.chain import as_chain, chain_problems, field_name, per_link, unique_names
 from thresher.stages.text.judging.rule import (
     ChainedRule,
     CountRule,
@@ -102,7 +103,7 @@ class RuleChain(JudgingStage[DocumentBatch, DocumentBatch]):
         counts = [count for link in self.links() for count in link.needs]
         if not counts:
             return []
-        from thresher.kernels.counts.groups import modules_of
+        from thresher.kernels.counts import modules_of
 
         return ["thresher.stages.text.judging.evaluate", *modules_of(counts), "thresher.kernels.json.text"]
 
@@ -137,10 +138,26 @@ class RuleChain(JudgingStage[DocumentBatch, DocumentBatch]):
     def scored_rules(self) -> list[ScoredRule]:
         """Return the rules as the score sidecar names them."""
         return [
-            ScoredRule(link.rule, link.judge, link.text_field, link.score_field)
+            ScoredRule(link.rule, link.judge, link.text_field, link.score_field, self._bounds(link))
             for link in self.make_links()
             if link.score is not None
         ]
+
+    def _bounds(self, link: ChainedRule) -> tuple[Bound, ...] | None:
+        """Return the bounds of a rule; `None` if they do not decide alone. A parameter that holds one is named."""
+        if link.keep is None:
+            return ()
+        if link.bounded is None or link.invert:
+            return None
+        rule = link.bounded
+        settable = rule.thresholds() if len(self._judges) == 1 or isinstance(self, RuleSet) else {}
+        names = {value: name for name, value in settable.items()}
+        ends = zip(("low", "high"), rule.allowed(), (rule.at_least, rule.at_most), strict=True)
+        return tuple(
+            Bound(side, value, own if own in settable else names.get(value, ""))
+            for side, value, own in ends
+            if math.isfinite(value)
+        )
 
 
 def _links_of(stages: Sequence[JudgingStage[Any, Any]]) -> list[ChainedRule]:

@@ -8,11 +8,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from thresher.core.arguments.options import field_name
 from thresher.core.documents.batch import DocumentBatch, concat_batches
 from thresher.core.records.record_task import Gathered
 from thresher.core.stage import OrderedStage, ProcessingStage, SourceStage
 from thresher.errors import UsageError
-from thresher.stages.text.columns.chain import field_name
 from thresher.stages.text.columns.not_text import set_aside_without_text
 
 APART = "segments-apart"

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.unit.core.json_batches import batch_of, batch_of_lines, written
 from tests.unit.stages.text.modifiers.any_text import as_bytes
 from thresher.core.documents.batch import DocumentBatch, concat_batches
-from thresher.core.stage_context import context_of
+from thresher.core.tally import context_of
 from thresher.stages.text.columns.late_texts import with_texts
 from thresher.stages.text.modifiers.line_remover import NewlineNormalizer
 from thresher.stages.text.modifiers.pii_redactor import PiiRedactor

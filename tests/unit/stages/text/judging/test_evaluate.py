@@ -19,7 +19,7 @@ from thresher.core.documents.batch import DocumentBatch
 from thresher.core.pipeline import Pipeline
 from thresher.core.planning.plan import make_plan
 from thresher.core.scores import introduce, memo_key
-from thresher.kernels.counts import groups, text_counts
+from thresher.kernels.counts import modules_of, text_counts
 from thresher.kernels.counts.text_counts import Count, SharedCounts
 from thresher.stages.io.jsonl.reader import JsonlReader
 from thresher.stages.text.judging import evaluate as judging
@@ -225,6 +225,6 @@ def test_building_a_pipeline_of_rules_loads_neither_numba_nor_numpy() -> None:
 def test_a_plan_says_which_kernels_its_workers_need() -> None:
     assert ScoreFilter(Longer()).preloads() == []
     assert ScoreFilter([Longer(), WordCountFilter()]).preloads()[1:] == [
-        *groups.modules_of([("words", 0)]),
+        *modules_of([("words", 0)]),
         "thresher.kernels.json.text",
     ]

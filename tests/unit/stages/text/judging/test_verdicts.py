@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from tests.unit.core.json_batches import batch_of
 from thresher.core.documents.batch import MOST_REMEMBERED, DocumentBatch
-from thresher.core.scores import RuleDrops, Verdict, memo_key, score_list
+from thresher.core.records.record_task import score_list
+from thresher.core.scores import RuleDrops, Verdict, memo_key
 from thresher.stages.text.judging.rule import CountRule, DocumentFilter
 from thresher.stages.text.judging.score_filter import Score, ScoreFilter
 from thresher.stages.text.rules.lines.repeated_ngrams import RepeatingTopNGramsFilter

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tests.unit.core.json_batches import batch_of, written
 from tests.unit.stages.text.modifiers.any_text import as_bytes
-from thresher.core.stage_context import context_of
+from thresher.core.tally import context_of
 from thresher.errors import MissingPackageError, UsageError
 from thresher.kernels.edits.pii import KINDS, kinds_in
 from thresher.stages.text.modifiers.pii_finders import _luhn

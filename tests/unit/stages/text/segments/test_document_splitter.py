@@ -12,7 +12,7 @@ import pytest
 from tests.unit.core.json_batches import batch_of, batch_of_lines, written
 from thresher.core.documents.batch import DocumentBatch, concat_batches
 from thresher.core.documents.records import RecordIds
-from thresher.core.stage_context import context_of
+from thresher.core.tally import context_of
 from thresher.errors import UsageError
 from thresher.runtime.worker.settle import Outcome
 from thresher.runtime.worker.stage_call import run_stage

@@ -9,12 +9,12 @@ from array import array
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from thresher.core.arguments.options import field_name
 from thresher.core.documents.batch import DocumentBatch
 from thresher.core.files.filesystem import file_info
 from thresher.core.resources import NodeInfo, WorkerMetadata
 from thresher.core.stage import ProcessingStage
 from thresher.errors import UsageError
-from thresher.stages.text.columns.chain import field_name
 from thresher.stages.text.columns.list_file import lines_of, missing_files
 
 if TYPE_CHECKING:
