@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.memory_room import memory_beside_this_process
 from thresher import JsonlReader, JsonlWriter, LocalExecutor, ParquetReader, Pipeline, ScoreFilter, WordCountFilter
 from thresher.core.tally import counts_add_up
 from thresher.errors import InputError, PlanError, RunFailedError, ThresherError, TooManyErrorsError
@@ -31,7 +32,9 @@ def test_a_folder_of_hostile_files_is_read_to_its_end(tmp_path: Path, kind: str)
     reader: Any = JsonlReader if kind == "jsonl" else ParquetReader
     out = tmp_path / "out"
     pipeline = Pipeline("hostile", stages=[reader(str(HOSTILE)), JsonlWriter(str(out))])
-    result = pipeline.run(LocalExecutor(workers=2, memory="2GB"), progress="none", max_errors="100%")
+    result = pipeline.run(
+        LocalExecutor(workers=2, memory=memory_beside_this_process(1500 * 10**6)), progress="none", max_errors="100%"
+    )
     entries = quarantine_of(out)
     assert counts_add_up(result.counts)
     assert sum(entry.get("records", 1) or 1 for entry in entries) == result.counts["quarantined"] > 5

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
 from tests.faults.disturbed import digests
@@ -27,6 +26,7 @@ from tests.faults.ray_scene import (
     nodes_by_payloads,
     units_by_node,
 )
+from tests.memory_room import memory_beside_this_process
 from thresher import GlobalShuffle, GroupBy, ProcessingStage, Resources, WorkerMetadata
 from thresher.backends.ray import RayExecutor
 from thresher.ledger.records import JOIN_PREFIX
@@ -121,7 +121,7 @@ def test_a_count_by_key_is_exact_on_several_nodes_and_within_the_memory_of_each(
     nodes: RayNodes, scene: RayScene
 ) -> None:
     nodes.need(2)
-    memory = psutil.Process().memory_info().rss + 900 * 10**6  # the driver is this process
+    memory = memory_beside_this_process(900 * 10**6)
     scene.before = (scene.visited(),)
     count = GroupBy("source", {"documents": "count", "size": "sum(characters)"}, blocksize="64kB")
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.memory_room import memory_beside_this_process
 from tests.unit.stages.dedup.runs import clusters, run_over, write_corpus, written
 from thresher import ExactDeduplication, FuzzyDeduplication, JsonlReader, JsonlWriter, LocalExecutor, Pipeline
 from thresher.stages.dedup.files.keys import Keys, candidates, grouped
@@ -87,4 +88,4 @@ def test_the_result_depends_on_neither_workers_nor_memory_nor_block_size(tmp_pat
     expected = digest("serial", "serial", "64MB")
     assert digest("blocks", "serial", 5000) == expected
     assert digest("local", LocalExecutor(workers=2), 20_000) == expected
-    assert digest("one", LocalExecutor(workers=1, memory="3GB"), 9000) == expected
+    assert digest("one", LocalExecutor(workers=1, memory=memory_beside_this_process(600 * 10**6)), 9000) == expected
