@@ -2,7 +2,7 @@
 """Files of compressed frames with checksums, and a table of contents at their end.
 
 A frame belongs to a section, and has a note: plain data that a reader needs to decide whether it wants the frame.
-Frames are compressed with Zstandard, or with LZ4, which takes half of the time and a third more room.
+Frames are compressed with Zstandard, or with LZ4, which takes less than half of the time and half as much room again.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from thresher.core.source import FileFacts
 
 _LEVEL = 1
+_LZ4_LEVEL = -2
+"""Below zero: in less time, and less. The default takes a third more time, and a tenth less room."""
 _MAGIC = b"thrframe"
 _TAIL_BYTES = 16
 _CHECKSUM_BYTES = 4
@@ -111,7 +113,7 @@ class FrameReader:
 def _lz4() -> Any:
     import pyarrow as pa
 
-    return pa.Codec("lz4_raw")
+    return pa.Codec("lz4", compression_level=_LZ4_LEVEL)
 
 
 @contextlib.contextmanager
