@@ -5,10 +5,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from thresher.kernels.build.decorators import inlined
 from thresher.kernels.build.intrinsics import get, helper
 
 
-@helper
+@inlined
 def white_at(data: Any, start: int, end: int) -> int:
     """Return the length in bytes of the white-space character at `start`; 0 if there is none."""
     if start >= end:

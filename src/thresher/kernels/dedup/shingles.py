@@ -129,33 +129,10 @@ def character_shingles(data: Any, end: Any, n: Any, seed: Any, powers: Any, stat
 
 
 @helper
-def _white_from(data: Any, position: Any, end: Any) -> Any:
-    """Return the position of the next white space at or behind `position`; `end` if there is none."""
-    while position < end:
-        found = mask_range(data, position, 0x09, 0x0D) | mask_range(data, position, 0x1C, 0x20)
-        found |= mask_equal(data, position, 0xC2) | mask_range(data, position, 0xE1, 0xE3)
-        if not found:
-            position += _MASK
-            continue
-        position += np.int64(trailing_zeros(found))
-        if position >= end or get(data, position) <= 0x20 or white_at(data, position, end):
-            break
-        position += 1
-    return min(position, end)
-
-
-@helper
-def _next_word(data: Any, position: Any, end: Any) -> Any:
-    """Return the position behind the next word, and its hash; 0 if there is none."""
-    while position < end:
-        white = white_at(data, position, end)
-        if not white:
-            break
-        position += white
-    if position >= end:
-        return position, _NONE
-    behind = _white_from(data, position, end)
-    return behind, hash_bytes(data, position, behind) | _ONE
+def _maybe_white(data: Any, position: Any) -> Any:
+    """Return which of 64 bytes are ASCII white space, or may begin another white-space character."""
+    ascii_white = mask_range(data, position, 0x09, 0x0D) | mask_range(data, position, 0x1C, 0x20)
+    return ascii_white | mask_equal(data, position, 0xC2) | mask_range(data, position, 0xE1, 0xE3)
 
 
 @helper
@@ -165,13 +142,33 @@ def word_shingles(data: Any, end: Any, n: Any, seed: Any, powers: Any, state: An
     words, count, power = np.int64(get(state, 4)), 0, get(powers, n)
     if get(state, 5):
         return 0
+    slot = words % n
+    block, white = position, _maybe_white(data, position)
     while count < BLOCK:
-        position, word = _next_word(data, position, end)
-        if not word:
+        step = white_at(data, position, end)
+        while step:
+            position += step
+            step = white_at(data, position, end)
+        if position >= end:
             break
-        place = STATE_ITEMS + words % n
-        old = get(state, place) if words >= n else _NONE
-        put(state, place, word)
+        behind = position
+        while behind < end:
+            if behind >= block + _MASK:
+                block, white = behind, _maybe_white(data, behind)
+            ahead = white >> np.uint64(behind - block)
+            if not ahead:
+                behind = block + _MASK
+                continue
+            behind += np.int64(trailing_zeros(ahead))
+            if behind >= end or get(data, behind) <= 0x20 or white_at(data, behind, end):
+                break
+            behind += 1
+        behind = min(behind, end)
+        word = hash_bytes(data, position, behind) | _ONE
+        position = behind
+        old = get(state, STATE_ITEMS + slot) if words >= n else _NONE
+        put(state, STATE_ITEMS + slot, word)
+        slot = slot + 1 if slot + 1 < n else 0
         prefix = prefix * _BASE + word - old * power
         words += 1
         if words >= n:

@@ -13,7 +13,7 @@ from thresher.core.documents.batch import DocumentBatch
 from thresher.core.phases import PhaseFolder, PhaseReader, PhaseWriter
 from thresher.core.source import SourceItem
 from thresher.core.unit import Piece, Unit
-from thresher.stages.dedup.files.documents import UnitPlace, keep_places, load_places
+from thresher.stages.dedup.files.documents import UnitPlace, facts_of, keep_places, load_places
 from thresher.stages.dedup.files.frames import FrameWriter, open_frames
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class KeyGroupReader(PhaseReader[DocumentBatch]):
 
     def _edges(self, places: Any, start: int, end: int) -> Edges:
         from thresher.stages.dedup.files.keys import Keys, candidates, grouped
-        from thresher.stages.dedup.files.unit_file import facts_of, read_keys
+        from thresher.stages.dedup.files.unit_file import read_keys
 
         found: list[Keys] = []
         wide = False

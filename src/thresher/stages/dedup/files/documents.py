@@ -16,6 +16,7 @@ from thresher.stages.dedup.files.frames import open_frames
 from thresher.stages.text.columns.not_text import set_aside_without_text
 
 if TYPE_CHECKING:
+    from thresher.stages.dedup.files.frames import FrameReader
     from thresher.stages.dedup.files.unit_file import Keyed, UnitWriter
     from thresher.stages.dedup.keyed_stage import KeyedStage
 
@@ -93,6 +94,24 @@ class UnitPlace(NamedTuple):
     """True for documents of an index, which are not part of the run."""
 
 
+class UnitFacts(NamedTuple):
+    """Entry of a unit in the table of contents."""
+
+    documents: int
+    """Number of documents."""
+    keys: int
+    """Number of keys."""
+    wide: bool
+    """True if keys have 128 bits."""
+    scheme: dict[str, Any] | None = None
+    """Parameters that the keys of an index were made with."""
+
+
+def facts_of(file: FrameReader) -> UnitFacts:
+    """Return the facts about a unit."""
+    return UnitFacts(*file.facts)
+
+
 def keep_places(
     files: Sequence[PhaseFile], done: PhaseFolder, known: Sequence[UnitPlace] = ()
 ) -> tuple[str, list[UnitPlace]]:
@@ -100,8 +119,6 @@ def keep_places(
 
     `known`: documents of an index, which come before those of the run.
     """
-    from thresher.stages.dedup.files.unit_file import facts_of
-
     places = list(known)
     first = sum(place.documents for place in places)
     for file in files:

@@ -29,8 +29,7 @@ def known_places(
     owner: str, paths: Sequence[str], scheme: dict[str, Any], storage_options: StorageOptions
 ) -> list[UnitPlace]:
     """Return the files of indexes, those of the first folder first; an index that was made otherwise is refused."""
-    from thresher.stages.dedup.files.documents import UnitPlace
-    from thresher.stages.dedup.files.unit_file import facts_of
+    from thresher.stages.dedup.files.documents import UnitPlace, facts_of
 
     places: list[UnitPlace] = []
     first = 0

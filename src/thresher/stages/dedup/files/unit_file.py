@@ -15,6 +15,7 @@ from thresher.core.documents.blocks import decode_block, encode_block, with_sett
 from thresher.core.records.record_ids import RecordIds
 from thresher.stages.corpus.place_ranges import cuts
 from thresher.stages.corpus.sorted_file import ROW_BYTES
+from thresher.stages.dedup.files.documents import facts_of
 from thresher.stages.dedup.files.frames import FrameReader, FrameWriter
 from thresher.stages.dedup.files.keys import Edges, Keys, Numbers, grouped
 
@@ -131,24 +132,6 @@ def add_keys(file: FrameWriter, keys: Keys) -> None:
         hashes, lows, documents = keys.hashes[part], keys.lows, keys.documents[part].astype(np.uint32)
         content = [hashes.tobytes(), *([] if lows is None else [lows[part].tobytes()]), documents.tobytes()]
         file.add(KEYS, b"".join(content), [int(hashes[0]), int(hashes[-1]), len(hashes)])
-
-
-class UnitFacts(NamedTuple):
-    """Entry of a unit in the table of contents."""
-
-    documents: int
-    """Number of documents."""
-    keys: int
-    """Number of keys."""
-    wide: bool
-    """True if keys have 128 bits."""
-    scheme: dict[str, Any] | None = None
-    """Parameters that the keys of an index were made with."""
-
-
-def facts_of(file: FrameReader) -> UnitFacts:
-    """Return the facts about a unit."""
-    return UnitFacts(*file.facts)
 
 
 def read_keys(file: FrameReader, start: int, end: int, first_document: int) -> Iterator[Keys]:

@@ -16,7 +16,7 @@ from thresher.core.source import SourceItem
 from thresher.core.unit import Piece, Unit
 from thresher.errors import RunFailedError
 from thresher.stages.dedup.clustering.groups import KeyGroupReader, edge_batch
-from thresher.stages.dedup.files.documents import UnitPlace, keep_places
+from thresher.stages.dedup.files.documents import UnitPlace, facts_of, keep_places
 from thresher.stages.dedup.files.frames import open_frames
 from thresher.stages.dedup.passages.marks import MarkedReader, UnitMarks
 
@@ -133,7 +133,7 @@ class StretchGroups(KeyGroupReader):
 
     def read(self, unit: Unit, context: ReadContext) -> Iterator[SourceItem]:
         """Yield edges between equal stretches."""
-        from thresher.stages.dedup.files.unit_file import facts_of, read_edges
+        from thresher.stages.dedup.files.unit_file import read_edges
 
         (piece,) = unit.pieces
         if piece.relative != _INSIDE:

@@ -12,7 +12,7 @@ from thresher.core.documents.batch import DocumentBatch
 from thresher.core.phases import PhaseFolder, PhaseReader, PhaseWriter
 from thresher.core.source import SourceItem
 from thresher.core.unit import Piece, Unit
-from thresher.stages.dedup.files.documents import keep_places
+from thresher.stages.dedup.files.documents import facts_of, keep_places
 from thresher.stages.dedup.files.frames import FrameReader, FrameWriter, open_frames
 from thresher.stages.dedup.semantic.centroids import read_centroids, vector_batch, vectors_of
 
@@ -96,7 +96,7 @@ class AssignReader(PhaseReader[DocumentBatch]):
         """Yield vectors with their clusters."""
         import numpy as np
 
-        from thresher.stages.dedup.files.unit_file import facts_of, read_ranks
+        from thresher.stages.dedup.files.unit_file import read_ranks
         from thresher.stages.dedup.semantic.kmeans import nearest
         from thresher.stages.dedup.semantic.unit_vectors import read_vectors
 
