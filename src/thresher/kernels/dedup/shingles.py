@@ -20,6 +20,7 @@ from thresher.kernels.build.intrinsics import (
     get,
     hash_bytes,
     helper,
+    integer,
     kernel,
     mask_equal,
     mask_range,
@@ -138,7 +139,7 @@ def _maybe_white(data: Any, position: Any) -> Any:
 @helper
 def word_shingles(data: Any, end: Any, n: Any, seed: Any, powers: Any, state: Any, found: Any) -> Any:
     """Do as `character_shingles` for words. The hashes of the last n words are behind the state."""
-    position, prefix, start = np.int64(get(state, 0)), get(state, 1), np.int64(get(state, 2))
+    position, prefix, start = integer(get(state, 0)), get(state, 1), integer(get(state, 2))
     words, count, power = np.int64(get(state, 4)), 0, get(powers, n)
     if get(state, 5):
         return 0
@@ -159,7 +160,7 @@ def word_shingles(data: Any, end: Any, n: Any, seed: Any, powers: Any, state: An
             if not ahead:
                 behind = block + _MASK
                 continue
-            behind += np.int64(trailing_zeros(ahead))
+            behind += trailing_zeros(ahead)
             if behind >= end or get(data, behind) <= 0x20 or white_at(data, behind, end):
                 break
             behind += 1
