@@ -72,8 +72,8 @@ class types:  # noqa: N801  # reads as Numba's module of that name
     void = Scalar("void")
     boolean = Scalar("boolean")
     uint8, uint16, uint32, uint64 = Scalar("uint8"), Scalar("uint16"), Scalar("uint32"), Scalar("uint64")
-    int32, int64 = Scalar("int32"), Scalar("int64")
-    float64 = Scalar("float64")
+    int16, int32, int64 = Scalar("int16"), Scalar("int32"), Scalar("int64")
+    float32, float64 = Scalar("float32"), Scalar("float64")
     Array = Array
 
     @staticmethod
