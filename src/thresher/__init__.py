@@ -60,6 +60,8 @@ if TYPE_CHECKING:
     from thresher.stages.text.document_statistics import DocumentStatistics
     from thresher.stages.text.judging.rule import DocumentFilter
     from thresher.stages.text.judging.score_filter import Filter, Score, ScoreFilter
+    from thresher.stages.text.language.language_filter import LanguageFilter
+    from thresher.stages.text.language.language_id import LanguageId
     from thresher.stages.text.modifiers.boilerplate_string import BoilerPlateStringModifier
     from thresher.stages.text.modifiers.fasttext_label import FastTextLabelModifier
     from thresher.stages.text.modifiers.line_remover import LineRemover, NewlineNormalizer
@@ -97,7 +99,7 @@ if TYPE_CHECKING:
         RepeatedParagraphsByCharFilter,
         RepeatedParagraphsFilter,
     )
-    from thresher.stages.text.rules.models.fasttext_lang_id import FastTextLangId, LanguageFilter
+    from thresher.stages.text.rules.models.fasttext_lang_id import FastTextLangId
     from thresher.stages.text.rules.models.fasttext_quality import FastTextQualityFilter
     from thresher.stages.text.rules.sampler import SamplerFilter
     from thresher.stages.text.rules.sets.fineweb_quality import FineWebQualityFilter
@@ -166,6 +168,7 @@ __all__ = [
     "JsonlReader",
     "JsonlWriter",
     "LanguageFilter",
+    "LanguageId",
     "LineDeduplication",
     "LineRemover",
     "LocalExecutor",

@@ -72,7 +72,9 @@ def bundled_model_path(caller: str) -> str:
         )
     path = os.path.join(next(iter(found.submodule_search_locations)), "data", "model.npz.xz")
     if not os.path.isfile(path):
-        raise InputError(f"{caller}: {_PACKAGE} has no file {path}; install version 0.4: pip install 'thresher[langid]'")
+        raise InputError(
+            f"{caller}: {_PACKAGE} has no file {path}; install version 0.4: pip install 'thresher[langid]'"
+        )
     return path
 
 
@@ -124,7 +126,8 @@ def _centred(weights: npt.NDArray[Any]) -> npt.NDArray[np.int16]:
     limits = np.iinfo(np.int16)
     if not np.isfinite(units).all() or units.min() < limits.min or units.max() > limits.max:
         raise ValueError("its weights are outside of the supported range")
-    return units.astype(np.int16)
+    made: npt.NDArray[np.int16] = units.astype(np.int16)
+    return made
 
 
 def _check(arrays: Arrays) -> None:

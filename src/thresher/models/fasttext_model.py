@@ -61,6 +61,11 @@ def labels_in(rule: str, path: str) -> list[str]:
     return found[:wanted]
 
 
+def codes_of(labels: list[str]) -> list[str]:
+    """Return the labels without their prefix: for a model of languages, the codes that it knows."""
+    return [label.removeprefix(LABEL) for label in labels]
+
+
 class FastTextModel:
     """A loaded model."""
 

@@ -44,7 +44,9 @@ def form_flags() -> Properties:
         known |= np.frombuffer(bytes(map(test, characters)), dtype=np.uint8) * np.uint8(flag)
     # An upper-case letter alone is in title case, too; what counts is that it is upper case.
     known[(known & UPPER) != 0] &= np.uint8(0xFF - LOWER)
-    known |= np.frombuffer(bytes(map(bool, map(unicodedata.combining, characters))), dtype=np.uint8) * np.uint8(COMBINING)
+    known |= np.frombuffer(bytes(map(bool, map(unicodedata.combining, characters))), dtype=np.uint8) * np.uint8(
+        COMBINING
+    )
     known[[*_JAMO_VOWELS, *_JAMO_TAILS]] |= UNCOMPOSED
     for number, character in enumerate(characters):
         parts = unicodedata.decomposition(character)

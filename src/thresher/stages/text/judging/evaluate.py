@@ -247,6 +247,8 @@ def _complete(
         values: Scores = np.zeros(0, dtype=np.int64)
         if len(open_records):
             values = link.counted.score_counts(texts.counts.of(link.needs, texts.rows[open_records]))
+    elif link.of_texts is not None and isinstance(texts, TextColumn):
+        values = link.of_texts.score_texts(texts.texts, texts.rows[open_records])
     else:
         values = [score(text) for text in texts.strings(open_records)]
     if len(values) == len(records):
@@ -319,7 +321,7 @@ def _texts(
         wanted: list[ChainedRule] = []
         if made is None:
             columns = [scores for link, scores in zip(links, known, strict=True) if link.text_field == field]
-            wanted = [link for link in (*links, *beside()) if link.text_field == field and link.counted is not None]
+            wanted = [link for link in (*links, *beside()) if link.text_field == field and link.reads_bytes]
             records = _open_records(batch, columns)
             if not len(records):
                 continue

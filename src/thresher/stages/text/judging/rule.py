@@ -7,7 +7,7 @@ from __future__ import annotations
 import functools
 import inspect
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from thresher.kernels.counts.text_counts import Count
+    from thresher.kernels.counts.text_counts import Count, Texts
 
     Needed: TypeAlias = tuple[Count, ...]
     """The counts that a formula needs."""
@@ -182,6 +182,33 @@ def keeps_by_bounds(judge: Any) -> bool:
     return own and "keep_document" not in vars(judge)
 
 
+class TextRule(DocumentFilter):
+    """A rule that scores the texts of a batch at once, from their bytes, as a model does.
+
+    `score_document` must return the same for a single text. It is what is called if there are no `kernels`.
+    """
+
+    def kernels(self) -> Sequence[str]:
+        """Return the modules of the kernels that `score_texts` needs."""
+        raise TypeError(f"{type(self).__name__} must define kernels()")
+
+    def score_texts(self, texts: Texts, rows: npt.NDArray[np.int64]) -> list[Any]:
+        """Return the scores of some of the texts."""
+        raise TypeError(f"{type(self).__name__} must define score_texts(texts, rows)")
+
+
+def scores_texts(judge: Any) -> bool:
+    """Return True if `score_texts` of a rule can replace its `score_document`, which no subclass overrides alone."""
+    if not isinstance(judge, TextRule) or "score_document" in vars(judge):
+        return False
+    order = type(judge).__mro__
+    first = {name: next(n for n, cls in enumerate(order) if name in vars(cls)) for name in _SCORING}
+    return first["score_texts"] <= first["score_document"] and bool(judge.kernels())
+
+
+_SCORING = ("score_texts", "score_document")
+
+
 class WordRule(CountRule):
     """A rule that kernels compute if white space separates words; in other languages a segmenter finds them."""
 
@@ -243,6 +270,13 @@ class ChainedRule:
     """The counts that it needs."""
     bounded: CountRule | None = None
     """The rule, if two bounds determine what it keeps."""
+    of_texts: TextRule | None = None
+    """The rule, if it scores the texts of a batch at once."""
+
+    @property
+    def reads_bytes(self) -> bool:
+        """Return True if the scores are computed from the bytes of the texts."""
+        return self.counted is not None or self.of_texts is not None
 
 
 def make_link(
@@ -253,7 +287,9 @@ def make_link(
     counted = judge if score is not None and is_counted(judge) else None
     bounded = judge if score is not None and keep is not None and keeps_by_bounds(judge) else None
     needs = () if counted is None else counted.counts() or ()
-    return ChainedRule(rule, judge, score, keep, *fields, invert, memo_key(column, fields[0]), counted, needs, bounded)
+    of_texts = judge if score is not None and scores_texts(judge) else None
+    key = memo_key(column, fields[0])
+    return ChainedRule(rule, judge, score, keep, *fields, invert, key, counted, needs, bounded, of_texts)
 
 
 Functions = tuple[Callable[[str], Any] | None, Callable[[Any], Any] | None]

@@ -99,13 +99,14 @@ class RuleChain(JudgingStage[DocumentBatch, DocumentBatch]):
         _call_each(self._judges, "load_model")
 
     def preloads(self) -> list[str]:
-        """Return the kernels that count for its rules."""
+        """Return the kernels that its rules need."""
         counts = [count for link in self.links() for count in link.needs]
-        if not counts:
+        own = [name for link in self.links() if link.of_texts is not None for name in link.of_texts.kernels()]
+        if not counts and not own:
             return []
         from thresher.kernels.counts import modules_of
 
-        return ["thresher.stages.text.judging.evaluate", *modules_of(counts), "thresher.kernels.json.text"]
+        return ["thresher.stages.text.judging.evaluate", *modules_of(counts), *own, "thresher.kernels.json.text"]
 
     def needs_arrow(self) -> bool:
         """Return False if the rules only read texts, which are found in the lines."""
