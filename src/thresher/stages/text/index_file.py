@@ -60,6 +60,8 @@ def write_index(path: str, index: ArrayIndex) -> None:
             for array in index.arrays.values():
                 opened.write(np.ascontiguousarray(array).data)
                 opened.write(b"\0" * (-array.nbytes % _ALIGNED))
+            opened.flush()
+            os.fsync(opened.fileno())  # a power cut must not leave a name without its contents
         os.replace(beside, path)
     except BaseException:
         os.unlink(beside)

@@ -23,6 +23,9 @@ from thresher.models.fasttext_model import LABEL, FastTextModel
 
 SCORE_DIGITS = 4
 """Probabilities are rounded to this many decimal places: processors differ in the last ones."""
+SHORT = 20
+"""A text with fewer characters, white space not counted, is identified in lower case and between spaces. The model was
+trained on documents: to it, the first letter of a word without a space before it is something else."""
 _AT_A_TIME = 1024
 """Number of texts whose scores are in memory at a time."""
 
@@ -113,21 +116,29 @@ class ByteNgramIdentifier:
 
 
 def _in_plain_form(texts: Texts, rows: Rows) -> Iterator[tuple[Rows, Texts, Rows]]:
-    """Yield the texts as the model was trained on them, those in capital letters alone in lower case. Each item has
-    positions in `rows`, texts, and the rows of those."""
-    changed = find_forms(texts, rows).changed
+    """Yield the texts in the form in which the model knows its features. Each item has positions in `rows`, texts, and
+    the rows of those."""
+    forms = find_forms(texts, rows)
+    short = forms.visible < SHORT
+    changed = forms.changed | short
     plain = np.flatnonzero(~changed)
     if len(plain):
         yield plain, texts, rows[plain]
     others = np.flatnonzero(changed)
     if len(others):
-        strings = [plain_form(string_of(texts, row)) for row in rows[others].tolist()]
+        pairs = zip(rows[others].tolist(), short[others].tolist(), strict=True)
+        strings = [plain_form(string_of(texts, row), is_short) for row, is_short in pairs]
         yield others, texts_of(strings), np.arange(len(strings), dtype=np.int64)
 
 
-def plain_form(text: str) -> str:
-    """Return a text as the model was trained on it."""
-    return unicodedata.normalize("NFC", text.lower() if text.isupper() else text)
+def plain_form(text: str, short: bool) -> str:
+    """Return a text in Unicode's composed form; in lower case if it is in capitals alone or short, and then between
+    spaces, so that its first and last words are known as words."""
+    if short:
+        text = f" {text.lower()} "
+    elif text.isupper():
+        text = text.lower()
+    return unicodedata.normalize("NFC", text)
 
 
 class FastTextIdentifier:

@@ -4,18 +4,26 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from thresher.errors import UsageError, nearest
-from thresher.models.byte_ngram_model import bundled_model_path, is_byte_ngram_model, load_byte_ngram_model
+from thresher.errors import RunFailedError, UsageError, nearest
+from thresher.models.byte_ngram_model import (
+    ByteNgramModel,
+    bundled_model_path,
+    is_byte_ngram_model,
+    read_byte_ngram_model,
+)
 from thresher.models.fasttext_model import FastTextModel, check_model_file, check_package, codes_of, labels_in
 from thresher.stages.text.language.codes import LANGUAGES, code_of
 
 if TYPE_CHECKING:
-    from thresher.models.byte_ngram_model import ByteNgramModel
+    from thresher.stages.text.index_file import ArrayIndex
     from thresher.stages.text.language.identifier import LanguageIdentifier
 
+_FORMAT = 1
+"""Version of the unpacked arrays."""
 KERNELS = (
     "thresher.kernels.language.byte_ngrams",
     "thresher.kernels.language.plain_form",
@@ -98,8 +106,31 @@ def load_identifier(
 
 @functools.cache
 def _byte_ngrams(caller: str, path: str) -> ByteNgramModel:
-    """Return a model, once per process."""
-    return load_byte_ngram_model(caller, path)
+    """Return a model, once per process. It is unpacked once per machine, and workers share it in memory."""
+    from thresher.stages.text.index_file import cache_folder, cached_index
+
+    with open(path, "rb") as file:
+        key = hashlib.sha256(file.read()).hexdigest()
+    index = cached_index("languages", [_FORMAT, key], lambda: _as_index(read_byte_ngram_model(caller, path)))
+    try:
+        return ByteNgramModel(**index.arrays, classes=index.facts["classes"])
+    except (ValueError, TypeError, KeyError) as error:
+        raise RunFailedError(
+            f"{caller}: the unpacked language model in {cache_folder()} is damaged ({error}); delete its files "
+            "languages-*.index, and it will be unpacked again"
+        ) from error
+
+
+def _as_index(model: ByteNgramModel) -> ArrayIndex:
+    from thresher.stages.text.index_file import ArrayIndex
+
+    arrays: dict[str, Any] = {
+        "moves": model.moves,
+        "states": model.states,
+        "weights": model.weights,
+        "prior": model.prior,
+    }
+    return ArrayIndex({"classes": model.classes}, arrays)
 
 
 def is_bundled_kind(model_path: str | None) -> bool:
