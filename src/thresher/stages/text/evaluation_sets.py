@@ -84,6 +84,8 @@ def build_index(sets: Mapping[str, Sequence[str]], n: int, fields: Sequence[str]
 
 
 def _chunks(texts: Iterator[str]) -> Iterator[Texts]:
+    from thresher.stages.text.columns.text_column import as_texts
+
     held: list[bytes] = []
     size = 0
     for text in texts:
@@ -94,18 +96,6 @@ def _chunks(texts: Iterator[str]) -> Iterator[Texts]:
             held, size = [], 0
     if held:
         yield as_texts(held)
-
-
-def as_texts(encoded: Sequence[bytes]) -> Texts:
-    """Pack encoded texts for kernels."""
-    import numpy as np
-
-    from thresher.kernels.counts.text_counts import PADDING, Texts
-
-    lengths = np.array([len(text) for text in encoded], dtype=np.int64)
-    ends = np.cumsum(lengths)
-    data = np.frombuffer(b"".join([*encoded, bytes(PADDING)]), dtype=np.uint8)
-    return Texts(data, ends - lengths, ends)
 
 
 def texts_of(path: str, fields: Sequence[str] | None = None) -> Iterator[str]:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from thresher.kernels.counts.text_counts import Texts
 from thresher.kernels.dedup import passages as kernel
 from thresher.stages.dedup.passages.lines_split import UNITS, Passage, passages_of, without
-from thresher.stages.text.evaluation_sets import as_texts
+from thresher.stages.text.columns.text_column import as_texts
 
 PIECES = [
     *[

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from thresher.kernels.dedup import substrings as kernel
-from thresher.stages.text.evaluation_sets import as_texts
+from thresher.stages.text.columns.text_column import as_texts
 
 contents = st.lists(st.one_of(st.binary(max_size=60), st.text("ab", max_size=60).map(str.encode)), max_size=4)
 sizes = st.tuples(st.integers(1, 12), st.integers(0, 12)).map(lambda pair: (sum(pair), pair[0]))

@@ -7,6 +7,7 @@ and counts: only the indices of their records are copied.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -215,12 +216,16 @@ def _from_arrow(column: pa.ChunkedArray) -> TextColumn:
 
 def _from_values(values: list[Any]) -> TextColumn:
     """Encode Python strings. A lone surrogate is encoded as three bytes."""
-    from thresher.kernels.counts.text_counts import PADDING, Texts
-
     encoded = [value.encode("utf-8", "surrogatepass") if isinstance(value, str) else None for value in values]
-    lengths = np.array([0 if text is None else len(text) for text in encoded], dtype=np.int64)
-    ends = np.cumsum(lengths)
-    data = bytes_of(b"".join([*(text or b"" for text in encoded), bytes(PADDING)]))
     is_text = np.array([text is not None for text in encoded], dtype=np.bool_)
     rows = np.where(is_text, np.arange(len(values), dtype=np.int64), NO_TEXT)
-    return TextColumn(Texts(data, ends - lengths, ends), rows)
+    return TextColumn(as_texts([text or b"" for text in encoded]), rows)
+
+
+def as_texts(encoded: Sequence[bytes]) -> Texts:
+    """Pack encoded texts for kernels."""
+    from thresher.kernels.counts.text_counts import PADDING, Texts
+
+    lengths = np.array([len(text) for text in encoded], dtype=np.int64)
+    ends = np.cumsum(lengths)
+    return Texts(bytes_of(b"".join([*encoded, bytes(PADDING)])), ends - lengths, ends)

@@ -15,11 +15,12 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from thresher.kernels.counts.text_counts import PADDING, Rows, Texts
+from thresher.kernels.counts.text_counts import Rows, Texts
 from thresher.kernels.language.byte_ngrams import ByteNgrams, score
 from thresher.kernels.language.plain_form import find_forms
 from thresher.models.byte_ngram_model import ByteNgramModel
 from thresher.models.fasttext_model import LABEL, FastTextModel
+from thresher.stages.text.columns.text_column import as_texts
 
 SCORE_DIGITS = 4
 """Probabilities are rounded to this many decimal places: processors differ in the last ones."""
@@ -51,17 +52,13 @@ class LanguageIdentifier(Protocol):
         ...
 
 
-def texts_of(strings: Sequence[str]) -> Texts:
-    """Return strings as texts for kernels."""
-    encoded = [string.encode("utf-8", "surrogatepass") for string in strings]
-    ends = np.cumsum([len(one) for one in encoded], dtype=np.int64)
-    data = np.frombuffer(b"".join([*encoded, bytes(PADDING)]), dtype=np.uint8)
-    return Texts(data, np.concatenate((np.zeros(1, dtype=np.int64), ends[:-1]))[: len(encoded)], ends)
-
-
 def string_of(texts: Texts, row: int) -> str:
     """Return one text as a string."""
     return str(texts.data[texts.starts[row] : texts.ends[row]].data, "utf-8", "surrogatepass")
+
+
+def _packed(strings: Sequence[str]) -> Texts:
+    return as_texts([string.encode("utf-8", "surrogatepass") for string in strings])
 
 
 class ByteNgramIdentifier:
@@ -93,7 +90,7 @@ class ByteNgramIdentifier:
 
     def best(self, text: str) -> tuple[str, float]:
         """Return the most probable candidate for a text, and its probability."""
-        found = self.identify(texts_of([text]), np.zeros(1, dtype=np.int64))
+        found = self.identify(_packed([text]), np.zeros(1, dtype=np.int64))
         return found.codes[0], float(found.probabilities[0])
 
     def _probabilities(self, texts: Texts, rows: Rows) -> npt.NDArray[np.float64]:
@@ -128,7 +125,7 @@ def _in_plain_form(texts: Texts, rows: Rows) -> Iterator[tuple[Rows, Texts, Rows
     if len(others):
         pairs = zip(rows[others].tolist(), short[others].tolist(), strict=True)
         strings = [plain_form(string_of(texts, row), is_short) for row, is_short in pairs]
-        yield others, texts_of(strings), np.arange(len(strings), dtype=np.int64)
+        yield others, _packed(strings), np.arange(len(strings), dtype=np.int64)
 
 
 def plain_form(text: str, short: bool) -> str:

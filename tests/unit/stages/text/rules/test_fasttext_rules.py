@@ -21,7 +21,8 @@ from thresher.core.planning.score_dependence import scoring_part
 from thresher.errors import InputError, MissingPackageError, UsageError
 from thresher.models import fasttext_model
 from thresher.stages.text.judging.score_filter import ScoreFilter
-from thresher.stages.text.rules.models.fasttext_lang_id import FastTextLangId, LanguageFilter
+from thresher.stages.text.language.language_filter import LanguageFilter
+from thresher.stages.text.rules.models.fasttext_lang_id import FastTextLangId
 from thresher.stages.text.rules.models.fasttext_quality import FastTextQualityFilter, _marked, _pareto
 
 fasttext = pytest.importorskip("fasttext", reason="needs the extra `fasttext`")
