@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from tests.unit.stages.text.rules.texts import real_texts
 from thresher.kernels.counts.text_counts import Texts
 from thresher.kernels.edits import decontamination as kernel
-from thresher.stages.text.decontamination import normalized_words, shared_runs
 from thresher.stages.text.columns.text_column import as_texts
+from thresher.stages.text.decontamination import normalized_words, shared_runs
 
 FOLDS = kernel.fold_table()
 PIECES = [

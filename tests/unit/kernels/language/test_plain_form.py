@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 from tests.unit.kernels.texts import as_texts
 from thresher.kernels.language.plain_form import Forms, find_forms
 
-MARKS = "a e\u0301\u0323\u0302\u0327AÉéǅß中가\u1100\u1161\u11a8\u0915\u093c\u09c7\u09be\u0344\u2126\ufb1d\U0001d15e\ud800"
+MARKS = (
+    "a e\u0301\u0323\u0302\u0327AÉéǅß中가\u1100\u1161\u11a8\u0915\u093c\u09c7\u09be\u0344\u2126\ufb1d\U0001d15e\ud800"
+)
 
 
 def forms_of(texts: list[str]) -> Forms:
@@ -41,6 +43,15 @@ def test_marks_in_any_order(texts: list[str]) -> None:
 
 
 def test_usual_texts_of_many_scripts_are_not_decoded() -> None:
-    texts = ["Plain English.", "Früher wär's schöner.", "Как дела?", "漢字かな", "हिन्दी में", "ภาษาไทย", "العربية", "한국어"]
+    texts = [
+        "Plain English.",
+        "Früher wär's schöner.",
+        "Как дела?",
+        "漢字かな",
+        "हिन्दी में",
+        "ภาษาไทย",
+        "العربية",
+        "한국어",
+    ]
     assert not forms_of(texts).changed.any()
     assert forms_of(["ALL CAPITALS 1", "e\u0301"]).changed.all()
