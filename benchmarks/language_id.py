@@ -32,6 +32,7 @@ CHARACTERS = 270
 """Length from which on a document is long enough."""
 SAME = {"nb": "no", "kmr": "ku", "sr-Latn": "sr"}
 """Codes of the test data, and the one that the models use for the language."""
+THRESHOLDS = (0.0, 0.3, 0.5, 0.65, 0.8, 0.9)
 TARGET_DOCUMENTS_S = 20_000
 
 
@@ -54,6 +55,7 @@ def main() -> None:
     accuracies = {kind: _accuracies(kind, tools) for kind in ("sentences", "short")}
     for kind, found in accuracies.items():
         _print_accuracies(kind, found)
+    _print_thresholds()
     documents = _documents(copies=1 if chosen.quick else 20)
     speeds = _speeds(documents, tools, chosen.repeats)
     _print_speeds(documents, speeds)
@@ -143,6 +145,22 @@ def _print_accuracies(kind: str, found: Mapping[str, Mapping[str, tuple[int, int
     whole = sum(count for _, count in found["thresher"].values())
     rows.append(["all", str(whole), *(f"{_overall(by_language):.2%}" for by_language in found.values())])
     print_table(f"share of {kind} whose language is right", ["language", "texts", *found], rows)
+
+
+def _print_thresholds() -> None:
+    """Print what `min_score` leaves of the sentences, and how much of that is right."""
+    records = _records("sentences")
+    stage = LanguageId(min_characters=0)
+    made = stage.process(_batch([record["text"] for record in records]))
+    codes, scores = made.values("language"), made.values("language_score")
+    rights = [
+        code == SAME.get(record["language"], record["language"]) for code, record in zip(codes, records, strict=True)
+    ]
+    rows = []
+    for threshold in THRESHOLDS:
+        kept = [right for right, score in zip(rights, scores, strict=True) if score >= threshold]
+        rows.append([str(threshold), f"{len(kept) / len(rights):.1%}", f"{sum(kept) / len(kept):.1%}"])
+    print_table("sentences by score", ["score at least", "share of all", "right among them"], rows)
 
 
 # -- speed ------------------------------------------------------------------------------------------------------------

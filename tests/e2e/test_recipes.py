@@ -12,7 +12,16 @@ from thresher.cli.main import main
 from thresher.core.recipes.recipe import built_in_recipes
 
 SAMPLE = Path(__file__).parents[2] / "examples" / "demo" / "data"
-EXPECTED = {"c4", "code", "english-heuristics", "fineweb", "gopher", "multilingual-heuristics", "quick-text"}
+EXPECTED = {
+    "c4",
+    "code",
+    "english-heuristics",
+    "fineweb",
+    "fineweb-english",
+    "gopher",
+    "multilingual-heuristics",
+    "quick-text",
+}
 
 
 def test_the_recipes_that_people_start_from_are_there() -> None:
