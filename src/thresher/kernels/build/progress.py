@@ -27,6 +27,7 @@ SECONDS: dict[str, float] = {
     "json.patch": 5.5,
     "json.text": 5.8,
     "counts.letters": 1.0,
+    "dedup.forest": 1.0,
     "language.byte_ngrams": 0.6,
     "language.plain_form": 0.5,
     "edits.line_end_runs": 0.9,

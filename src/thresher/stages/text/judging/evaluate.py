@@ -321,7 +321,7 @@ def _texts(
         wanted: list[ChainedRule] = []
         if made is None:
             columns = [scores for link, scores in zip(links, known, strict=True) if link.text_field == field]
-            wanted = [link for link in (*links, *beside()) if link.text_field == field and link.reads_bytes]
+            wanted = [link for link in (*links, *beside()) if link.text_field == field and _reads_bytes(link)]
             records = _open_records(batch, columns)
             if not len(records):
                 continue
@@ -330,6 +330,11 @@ def _texts(
         if isinstance(made, TextColumn):
             made.counts.expect([need for link in wanted or links if link.text_field == field for need in link.needs])
     return found
+
+
+def _reads_bytes(link: ChainedRule) -> bool:
+    """Return True if the scores of a rule are computed from the bytes of the texts."""
+    return link.counted is not None or link.of_texts is not None
 
 
 def _open_records(batch: DocumentBatch, columns: Sequence[Scores | None]) -> Rows:

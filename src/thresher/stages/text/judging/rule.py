@@ -273,11 +273,6 @@ class ChainedRule:
     of_texts: TextRule | None = None
     """The rule, if it scores the texts of a batch at once."""
 
-    @property
-    def reads_bytes(self) -> bool:
-        """Return True if the scores are computed from the bytes of the texts."""
-        return self.counted is not None or self.of_texts is not None
-
 
 def make_link(
     judge: Any, functions: Functions, rule: str, fields: tuple[str, str | None], invert: bool, column: str
