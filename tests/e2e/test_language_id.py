@@ -64,8 +64,8 @@ def test_languages_are_the_same_whoever_runs_them(corpus: Path) -> None:
     assert len(found) == 1500
     assert all(record["language"] == record["is"] == record["score"][1] for record in found)
     assert local.drop_reasons == serial.drop_reasons == {"ScoreFilter/LanguageFilter": 500}
-    (charted,) = [stage["user_counts"] for stage in local.to_dict()["stages"] if stage["name"] == "LanguageId"]
-    assert sorted(charted.values()) == [500] * 4
+    (charts,) = [stage["charts"] for stage in local.to_dict()["stages"] if stage["name"] == "LanguageId"]
+    assert charts["languages"] == [{"bar": code, "n": 500} for code in sorted(TEXTS)]
     assert len(list((corpus / "cache" / "thresher" / "indexes").iterdir())) == 1
 
 
