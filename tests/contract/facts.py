@@ -71,6 +71,7 @@ RULES = [
     "HTMLBoilerplateFilter",
     "HistogramFilter",
     "LanguageFilter",
+    "LanguageId",
     "LongWordFilter",
     "MeanWordLengthFilter",
     "NonAlphaNumericFilter",

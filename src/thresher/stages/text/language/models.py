@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -64,6 +65,10 @@ def check_model_installed(caller: str, model_path: str | None) -> None:
     kind."""
     if model_path is None:
         bundled_model_path(caller)
+    elif code_of(model_path) in LANGUAGES and not os.path.exists(model_path):
+        raise UsageError(
+            f"{caller}.model_path: there is no file {model_path!r}; if it is a language: languages={[model_path]}"
+        )
     elif not is_bundled_kind(model_path):
         check_package(caller)
 

@@ -83,3 +83,8 @@ def test_another_threshold_can_be_tried_on_kept_scores() -> None:
 def test_a_language_that_the_model_lacks_is_refused_where_it_is_written() -> None:
     with pytest.raises(UsageError, match=r"LanguageFilter\.languages: the model does not know 'klingon'"):
         LanguageFilter(languages=["en", "klingon"])
+
+
+def test_a_language_in_the_place_of_the_model_is_told_apart_from_a_missing_file() -> None:
+    with pytest.raises(UsageError, match=r"model_path: there is no file 'de'; .*: languages=\['de'\]"):
+        LanguageFilter("de")
