@@ -22,6 +22,7 @@ from thresher.errors import InputError, MissingPackageError, UsageError
 from thresher.models import fasttext_model
 from thresher.stages.text.judging.score_filter import ScoreFilter
 from thresher.stages.text.language.language_filter import LanguageFilter
+from thresher.stages.text.language.language_id import LanguageId
 from thresher.stages.text.rules.models.fasttext_lang_id import FastTextLangId
 from thresher.stages.text.rules.models.fasttext_quality import FastTextQualityFilter, _marked, _pareto
 
@@ -199,6 +200,14 @@ def test_languages_are_judged_by_their_own_probability(language_model: str) -> N
     assert not rule.keep_document([0.65, "en"])
     every = LanguageFilter(language_model)
     assert every.score_document("Ceci est une phrase française, et rien d'autre.")[1] == "fr"
+
+
+def test_the_stage_that_writes_languages_finds_what_the_rule_finds(language_model: str) -> None:
+    texts = [record["text"] for record in gold()][::50]
+    rule = FastTextLangId(language_model)
+    made = written(LanguageId(model_path=language_model).process(batch_of([{"text": text} for text in texts])))
+    found = [(record["language"], record["language_score"]) for record in made]
+    assert found == [(code, round(score, 4)) for score, code in map(rule.score_document, texts)]
 
 
 def test_a_language_that_the_model_lacks_is_refused(language_model: str) -> None:
