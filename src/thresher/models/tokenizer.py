@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tokenizers of language models, for counting tokens: one interface over `tokenizers`, SentencePiece and tiktoken.
+"""Tokenizers of language models: one interface over `tokenizers`, SentencePiece and tiktoken.
 
 A tokenizer is named by a string:
 
@@ -13,71 +13,235 @@ A batch is processed without the interpreter's lock and in one thread: there are
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import importlib
 import importlib.util
+import itertools
+import json
 import os
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
 
 from thresher.errors import InputError, MissingPackageError, UsageError, refusals
 from thresher.models.surrogates import without_surrogates
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_CHUNK = 2**20
+"""Number of characters that are encoded at a time: what a package returns takes many times their memory."""
+_MOST_IN_TWO_BYTES = 2**16
+_END_TOKENS = ("<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "[EOS]", "<｜end▁of▁sentence｜>")
+"""Usual names of the token that ends a document, for files that do not say."""
+
+
+@dataclass(frozen=True)
+class TokenizerOptions:
+    """Options of loading a tokenizer."""
+
+    cache_dir: str | None = None
+    """Folder for files from the Hugging Face Hub; `None` for the usual one."""
+    token: str | None = field(default=None, repr=False)
+    """Access token for the Hugging Face Hub; `None` for the one that its own tools have stored."""
+    revision: str | None = None
+    """Branch, tag or commit on the Hugging Face Hub."""
+    split_special_tokens: bool = False
+    """True to encode the name of a special token in a text as ordinary text. Only `tokenizers` would do otherwise."""
+
 
 class Tokenizer(Protocol):
-    """A tokenizer that counts tokens."""
+    """A tokenizer that counts tokens and encodes texts."""
+
+    @property
+    def vocabulary_size(self) -> int:
+        """Return the number that all ids are below."""
+        ...
+
+    @property
+    def end_id(self) -> int | None:
+        """Return the id of the token that ends a document; `None` if there is none, or it is not known."""
+        ...
+
+    def id_of(self, token: str) -> int | None:
+        """Return the id of a token; `None` if there is no such token."""
+        ...
 
     def count(self, texts: Sequence[str]) -> list[int]:
         """Return the number of tokens of each text."""
         ...
 
+    def encode_batch(self, texts: Sequence[str]) -> pa.ListArray:
+        """Return the ids of the tokens of each text, as `uint16` if all ids fit, else as `int32`."""
+        ...
 
-class _HuggingFace:
-    def __init__(self, tokenizer: Any, special: bool) -> None:
+
+def token_type(vocabulary_size: int | None) -> str:
+    """Return the name of the smallest type for ids below `vocabulary_size`: `uint16` or `int32`."""
+    return "uint16" if vocabulary_size is not None and vocabulary_size <= _MOST_IN_TWO_BYTES else "int32"
+
+
+class _Encoder:
+    """What all tokenizers share: any text can be encoded, and the result is an Arrow array."""
+
+    end_id: int | None = None
+
+    @functools.cached_property
+    def vocabulary_size(self) -> int:
+        """Return the number that all ids are below."""
+        return self.size()
+
+    def size(self) -> int:
+        """Return the number that all ids are below, which may take long."""
+        raise NotImplementedError
+
+    def ids_of(self, texts: list[str]) -> Iterable[Sequence[int]]:
+        """Return the ids of each text; the texts have no lone surrogates."""
+        raise NotImplementedError
+
+    def count(self, texts: Sequence[str]) -> list[int]:
+        """Return the number of tokens of each text."""
+        return [len(ids) for ids in self.ids_of([without_surrogates(text) for text in texts])]
+
+    def encode_batch(self, texts: Sequence[str]) -> pa.ListArray:
+        """Return the ids of the tokens of each text."""
+        import numpy as np
+        import pyarrow as pa
+
+        kind = np.dtype(token_type(self.vocabulary_size))
+        lengths, parts = [np.zeros(1, dtype=np.int64)], [np.zeros(0, dtype=kind)]
+        for part in _chunks(texts):
+            encoded = list(self.ids_of([without_surrogates(text) for text in part]))
+            lengths.append(np.fromiter(map(len, encoded), np.int64, len(encoded)))
+            total = int(lengths[-1].sum())
+            parts.append(np.fromiter(itertools.chain.from_iterable(encoded), kind, total))
+        offsets = np.cumsum(np.concatenate(lengths))
+        if offsets[-1] >= 2**31:
+            raise ValueError(f"a batch of {offsets[-1]:,} tokens; 2,147,483,647 fit, so encode fewer texts at a time")
+        return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), pa.array(np.concatenate(parts)))
+
+
+def _chunks(texts: Sequence[str]) -> Iterator[Sequence[str]]:
+    start = characters = 0
+    for end, text in enumerate(texts, start=1):
+        characters += len(text)
+        if characters > _CHUNK or end == len(texts):
+            yield texts[start:end]
+            start, characters = end, 0
+
+
+class _HuggingFace(_Encoder):
+    def __init__(self, tokenizer: Any, special: bool, options: TokenizerOptions, end_token: str | None) -> None:
         self._tokenizer = tokenizer
         self._special = special
         tokenizer.no_padding()  # a file may ask for both, which would make every count the same
         tokenizer.no_truncation()
+        tokenizer.encode_special_tokens = options.split_special_tokens
+        names = _END_TOKENS if end_token is None else (end_token,)
+        self.end_id = next((found for name in names if (found := self.id_of(name)) is not None), None)
+
+    def id_of(self, token: str) -> int | None:
+        found: int | None = self._tokenizer.token_to_id(token)
+        return found
+
+    def size(self) -> int:
+        return 1 + max(self._tokenizer.get_vocab(with_added_tokens=True).values(), default=-1)
 
     def count(self, texts: Sequence[str]) -> list[int]:
-        plain = [without_surrogates(text) for text in texts]
-        return [len(one) for one in self._tokenizer.encode_batch_fast(plain, add_special_tokens=self._special)]
+        return [len(one) for one in self._encoded([without_surrogates(text) for text in texts])]
+
+    def ids_of(self, texts: list[str]) -> Iterable[Sequence[int]]:
+        return [one.ids for one in self._encoded(texts)]
+
+    def _encoded(self, texts: list[str]) -> Sequence[Any]:
+        encoded: Sequence[Any] = self._tokenizer.encode_batch_fast(texts, add_special_tokens=self._special)
+        return encoded
 
 
-class _SentencePiece:
+class _SentencePiece(_Encoder):
     def __init__(self, processor: Any, special: bool) -> None:
         self._processor = processor
-        self._special = special
+        self._special = special and processor.bos_id() >= 0
+        self.end_id = processor.eos_id() if processor.eos_id() >= 0 else None
 
-    def count(self, texts: Sequence[str]) -> list[int]:
-        plain = [without_surrogates(text) for text in texts]
-        found = self._processor.encode(plain, add_bos=self._special, num_threads=1)
-        return [len(one) for one in found]
+    def size(self) -> int:
+        return int(self._processor.get_piece_size())
+
+    def id_of(self, token: str) -> int | None:
+        found: int = self._processor.piece_to_id(token)  # that of the unknown token, if there is no such token
+        return found if self._processor.id_to_piece(found) == token else None
+
+    def ids_of(self, texts: list[str]) -> Iterable[Sequence[int]]:
+        encoded: Iterable[Sequence[int]] = self._processor.encode(texts, add_bos=self._special, num_threads=1)
+        return encoded
 
 
-class _Tiktoken:
+class _Tiktoken(_Encoder):
     def __init__(self, encoding: Any) -> None:
         self._encoding = encoding
+        with contextlib.suppress(KeyError):  # an encoding need not have such a token
+            self.end_id = encoding.eot_token
 
-    def count(self, texts: Sequence[str]) -> list[int]:
+    def size(self) -> int:
+        return int(self._encoding.n_vocab)
+
+    def id_of(self, token: str) -> int | None:
+        try:
+            found: int = self._encoding.encode_single_token(token)
+        except KeyError:
+            return None
+        return found
+
+    def ids_of(self, texts: list[str]) -> Iterable[Sequence[int]]:
         # A text that holds the name of a special token is a text.
-        return [len(self._encoding.encode_ordinary(without_surrogates(text))) for text in texts]
+        return [self._encoding.encode_ordinary(text) for text in texts]
 
 
-def load_tokenizer(caller: str, name: str, special: bool = True) -> Tokenizer:
+def load_tokenizer(caller: str, name: str, special: bool = True, options: TokenizerOptions | None = None) -> Tokenizer:
     """Load the tokenizer that `name` stands for. With `special`, the special tokens that it adds to a text count too.
     `caller` is the name of the stage in error messages."""
     check_tokenizer(caller, name)
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    options = options or TokenizerOptions()
     kind, _, rest = name.partition(":")
     if kind == "tiktoken":
         return _Tiktoken(_loaded(caller, name, lambda package: package.get_encoding(rest)))
-    if kind == "hf":
-        return _HuggingFace(_loaded(caller, name, lambda package: package.Tokenizer.from_pretrained(rest)), special)
-    path = _file_of(name)
+    path = _loaded(caller, name, lambda _: _from_hub(rest, options)) if kind == "hf" else _file_of(name)
     if path.endswith(".model"):
-        loaded = _loaded(caller, name, lambda package: package.SentencePieceProcessor(model_file=path))
-        return _SentencePiece(loaded, special)
-    return _HuggingFace(_loaded(caller, name, lambda package: package.Tokenizer.from_file(path)), special)
+        check_tokenizer(caller, path)
+        pieces = importlib.import_module("sentencepiece")
+        return _SentencePiece(_loaded(caller, name, lambda _: pieces.SentencePieceProcessor(model_file=path)), special)
+    loaded = _loaded(caller, name, lambda package: package.Tokenizer.from_file(path))
+    return _HuggingFace(loaded, special, options, _end_token_beside(path))
+
+
+_SETTINGS = "tokenizer_config.json"
+
+
+def _from_hub(repository: str, options: TokenizerOptions) -> str:
+    """Return the local path of the tokenizer of a repository on the Hugging Face Hub, with its settings beside it."""
+    hub = importlib.import_module("huggingface_hub")
+    where = {"cache_dir": options.cache_dir, "token": options.token, "revision": options.revision}
+    try:
+        path: str = hub.hf_hub_download(repository, "tokenizer.json", **where)
+    except importlib.import_module("huggingface_hub.errors").EntryNotFoundError:
+        path = hub.hf_hub_download(repository, "tokenizer.model", **where)
+    with contextlib.suppress(Exception):  # a repository without settings; they only name the end token
+        hub.hf_hub_download(repository, _SETTINGS, **where)
+    return path
+
+
+def _end_token_beside(path: str) -> str | None:
+    """Return the end token that the settings beside a tokenizer.json name; `None` if they name none."""
+    try:
+        with open(os.path.join(os.path.dirname(path), _SETTINGS), encoding="utf-8") as opened:
+            named = json.load(opened).get("eos_token")
+    except (OSError, ValueError, AttributeError):
+        return None
+    if isinstance(named, dict):
+        named = named.get("content")
+    return named if isinstance(named, str) else None
 
 
 def check_tokenizer(caller: str, name: object) -> str:
