@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from thresher.stages.io.document_reader import DocumentReader
     from thresher.stages.io.jsonl.reader import JsonlReader
     from thresher.stages.io.jsonl.writer import JsonlWriter
+    from thresher.stages.io.megatron.writer import MegatronTokenizerWriter
     from thresher.stages.io.parquet.reader import ParquetReader
     from thresher.stages.io.parquet.writer import ParquetWriter
     from thresher.stages.text.add_id import AddId
@@ -120,6 +121,7 @@ if TYPE_CHECKING:
     from thresher.stages.text.segments.document_joiner import DocumentJoiner
     from thresher.stages.text.segments.document_splitter import DocumentSplitter
     from thresher.stages.text.token_counter import TokenCounter
+    from thresher.stages.text.token_encoder import TokenEncoder
 
 __all__ = [
     "AddId",
@@ -175,6 +177,7 @@ __all__ = [
     "LongWordFilter",
     "MarkdownRemover",
     "MeanWordLengthFilter",
+    "MegatronTokenizerWriter",
     "Modify",
     "NGramCounts",
     "NewlineNormalizer",
@@ -229,6 +232,7 @@ __all__ = [
     "ThresherError",
     "TokenCountFilter",
     "TokenCounter",
+    "TokenEncoder",
     "TokenizerFertilityFilter",
     "TopK",
     "UnicodeNormalizer",

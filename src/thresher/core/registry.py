@@ -33,6 +33,7 @@ _BUILT_IN: dict[Kind, dict[str, str]] = {
         "JsonlWriter": f"{_IO}.jsonl.writer:JsonlWriter",
         "ParquetWriter": f"{_IO}.parquet.writer:ParquetWriter",
         "IndexWriter": f"{_DEDUP}.index:IndexWriter",
+        "MegatronTokenizerWriter": f"{_IO}.megatron.writer:MegatronTokenizerWriter",
     },
     "stage": {
         "Score": f"{_TEXT}.judging.score_filter:Score",
@@ -52,6 +53,7 @@ _BUILT_IN: dict[Kind, dict[str, str]] = {
         "Decontamination": f"{_TEXT}.decontamination:Decontamination",
         "LanguageId": f"{_TEXT}.language.language_id:LanguageId",
         "TokenCounter": f"{_TEXT}.token_counter:TokenCounter",
+        "TokenEncoder": f"{_TEXT}.token_encoder:TokenEncoder",
         "DocumentStatistics": f"{_TEXT}.document_statistics:DocumentStatistics",
         "GlobalShuffle": f"{_CORPUS}.global_shuffle:GlobalShuffle",
         "GlobalSort": f"{_CORPUS}.global_sort:GlobalSort",

@@ -23,6 +23,8 @@ _NO_INFLUENCE = frozenset(
         "max_attempts",
         "runtime_env",
         "storage_options",
+        "cache_dir",
+        "hf_token",
         "buffer_bytes",
         "name",
         "columns_read",

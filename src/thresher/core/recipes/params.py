@@ -16,7 +16,7 @@ MISSING = "???"
 
 _REFERENCE = re.compile(r"\$(\$)?\{([^{}]*)\}")
 _SECRET_NAME = re.compile(
-    r"(?:passwo?r?d|passwd|secret|credentials?|(?:api|access|secret|account)_?key|(?:api|access|auth|bearer|sas)_?token)$",
+    r"(?:passwo?r?d|passwd|secret|credentials?|(?:api|access|secret|account)_?key|(?:api|access|auth|bearer|sas|hf)_?token)$",
     re.IGNORECASE,
 )
 """Names of parameters of any stage whose values are secrets."""
