@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from thresher.stages.io.document_reader import DocumentReader
     from thresher.stages.io.jsonl.reader import JsonlReader
     from thresher.stages.io.jsonl.writer import JsonlWriter
+    from thresher.stages.io.megatron.merge import merge_file_prefixes
     from thresher.stages.io.megatron.writer import MegatronTokenizerWriter
     from thresher.stages.io.parquet.reader import ParquetReader
     from thresher.stages.io.parquet.writer import ParquetWriter
@@ -249,6 +250,7 @@ __all__ = [
     "XennaExecutor",
     "__version__",
     "load_recipe",
+    "merge_file_prefixes",
     "processing_stage",
 ]
 

@@ -43,6 +43,7 @@ COMMANDS: dict[str, str] = {
     "rethreshold": "write the output of a run with other thresholds, from its saved scores",
     "compare": "show what is different in two runs",
     "dedup": "remove duplicates from a data set, or show those of a run",
+    "merge-tokens": "merge files of token ids into one pair for training",
     "replay": "check that the event log of a run leads to the same decisions again",
     "simulate": "predict a run on other machines: time, bottleneck, cost",
     "top": "watch a running run from another terminal",

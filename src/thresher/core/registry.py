@@ -161,6 +161,7 @@ PUBLIC_NAMES: dict[str, str] = {
     "DocumentFilter": f"{_TEXT}.judging.rule:DocumentFilter",
     "DocumentModifier": f"{_TEXT}.document_modifier:DocumentModifier",
     "load_recipe": "thresher.core.recipes.recipe:load_recipe",
+    "merge_file_prefixes": f"{_IO}.megatron.merge:merge_file_prefixes",
     "ThresherError": "thresher.errors:ThresherError",
     **{name: target for group in _BUILT_IN.values() for name, target in group.items()},
 }

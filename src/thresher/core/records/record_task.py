@@ -385,9 +385,12 @@ class NoRecords(RecordTask):
 
 @dataclass(frozen=True)
 class Gathered:
-    """Records that an `OrderedStage` lets go on, each under the id of one that came in; others are still held back."""
+    """Records that an `OrderedStage` lets go on, each under the id of one that came in, or of a child of one;
+    others are still held back."""
 
     batch: RecordTask
     """The records; what was dropped or set aside is noted in it as usual."""
     merged: int = 0
     """Records that came in and have become part of these."""
+    created: int = 0
+    """Records among these that are new: children of one that came in."""

@@ -110,7 +110,7 @@ def settle_gathered(given: Task, made: Gathered) -> Outcome:
     dropped, failed = batch.take_left_out()
     _inherit(given, batch)
     tasks: list[Task] = [batch] if batch.num_items else []
-    return Outcome(tasks, 0, made.merged, 0, dropped, failed)
+    return Outcome(tasks, made.created, made.merged, 0, dropped, failed)
 
 
 def _settle_same(given: Task) -> Outcome:

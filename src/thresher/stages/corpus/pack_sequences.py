@@ -1,16 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pack short documents into sequences of a given length, as training wants them."""
+"""Pack documents into sequences of a given length, as training wants them: texts, or token ids."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Any
 
-from thresher.core.arguments.options import field_name
+from thresher.core.arguments.options import check_choice, check_count, field_name
 from thresher.core.documents.batch import DocumentBatch, concat_batches
 from thresher.core.records.record_task import Gathered
 from thresher.core.stage import OrderedStage
 from thresher.errors import UsageError
+from thresher.stages.corpus.pack_tokens import (
+    INFO_COLUMNS,
+    STRATEGIES,
+    OpenTokens,
+    TokenPacking,
+    end_tokens,
+    take_tokens,
+)
 from thresher.stages.text.columns.not_text import set_aside_without_text
 from thresher.stages.text.segments.document_joiner import own_copy
 
@@ -25,48 +33,96 @@ class OpenSequence:
     """Their length, with separators."""
 
 
-class PackSequences(OrderedStage[DocumentBatch, DocumentBatch]):
-    """Join neighbouring documents to sequences of at most a given length; a longer document is a sequence of its own.
+_SEPARATOR = "\n\n"
 
-    A sequence has the id and the other fields of its first document. Sequences end where a unit of the input ends.
+
+class PackSequences(OrderedStage[DocumentBatch, DocumentBatch]):
+    """Join documents to sequences of a given length, of text or of tokens; they end where a unit of the input ends.
+
+    Texts: neighbours are joined up to the length, and a longer document is a sequence of its own. A sequence has the id
+    and the other fields of its first document. Tokens: sequences of `tokens_field` are cut from documents as `strategy`
+    says, with columns for training in place of the other fields.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - parameters for texts, and those for tokens
         self,
         max_length: int,
         length_field: str | None = None,
-        separator: str = "\n\n",
+        separator: str = _SEPARATOR,
         text_field: str = "text",
         count_field: str = "documents",
+        tokens_field: str | None = None,
+        strategy: str = "concat",
+        pad_id: int | None = None,
+        drop_last: bool = False,
+        window: int = 1024,
     ) -> None:
-        """`max_length`: the most that a sequence has, in characters, or in the unit of `length_field`.
+        """`max_length`: the most that a sequence has, in characters, in the unit of `length_field`, or in tokens.
         `length_field`: a column with the length of each document, such as the tokens of a `TokenCounter`; it gets that
         of the sequence. A separator counts as 1 there.
         `separator`: what stands between two documents.
         `text_field`: the column of the text.
         `count_field`: the column that gets the number of documents in a sequence.
+        `tokens_field`: a column of token ids, such as that of a `TokenEncoder`: sequences of tokens are made, and
+        `attention_mask`, `position_ids` and `segment_ids` beside them.
+        `strategy`: `concat` cuts the documents, one after the other, into full sequences; `best-fit` cuts only
+        documents that are longer than a sequence, and puts together what fills sequences best.
+        `pad_id`: the id that fills sequences which are not full; without it they are shorter.
+        `drop_last`: drop sequences that are not full.
+        `window`: the number of full sequences whose tokens `best-fit` looks at together.
         """
-        if isinstance(max_length, bool) or not isinstance(max_length, int) or max_length < 1:
-            raise UsageError(f"PackSequences.max_length: {max_length!r} is not a whole number of 1 or more")
-        self.max_length, self.separator = max_length, separator
+        self.max_length, self.separator = check_count("PackSequences.max_length", max_length), separator
         self.length_field = None if length_field is None else field_name("PackSequences", "length_field", length_field)
         self.text_field = field_name("PackSequences", "text_field", text_field)
         self.count_field = field_name("PackSequences", "count_field", count_field)
+        self.tokens: TokenPacking | None = None
+        if tokens_field is not None:
+            self.tokens = self._token_packing(tokens_field, strategy, pad_id, drop_last, window)
+        elif (strategy, pad_id, drop_last) != ("concat", None, False):
+            raise UsageError("PackSequences: strategy, pad_id and drop_last are about tokens; give tokens_field too")
+
+    def _token_packing(
+        self, tokens_field: str, strategy: str, pad_id: int | None, drop_last: bool, window: int
+    ) -> TokenPacking:
+        field_name("PackSequences", "tokens_field", tokens_field)
+        check_choice("PackSequences.strategy", strategy, STRATEGIES)
+        if self.length_field is not None or self.separator != _SEPARATOR:
+            raise UsageError(
+                "PackSequences: length_field and separator are about texts; leave them out with tokens_field. "
+                "TokenEncoder(append_eod=True) puts a token between documents"
+            )
+        if pad_id is not None:
+            check_count("PackSequences.pad_id", pad_id, least=0)
+        columns = [tokens_field, self.count_field, *INFO_COLUMNS]
+        if len(set(columns)) < len(columns):
+            raise UsageError(f"PackSequences: two of the columns {', '.join(columns)} have one name; choose others")
+        check_count("PackSequences.window", window)
+        return TokenPacking(self.max_length, tokens_field, self.count_field, strategy, pad_id, drop_last, window)
 
     def inputs(self) -> tuple[list[str], list[str]]:
-        """Return the columns of text and length."""
+        """Return the columns of text and length, or that of tokens."""
+        if self.tokens is not None:
+            return ["data"], [self.tokens.tokens_field]
         return ["data"], [self.text_field, *([] if self.length_field is None else [self.length_field])]
 
     def outputs(self) -> tuple[list[str], list[str]]:
         """Return the columns that are written."""
-        return ["data"], [*self.inputs()[1], self.count_field]
+        info = [] if self.tokens is None else INFO_COLUMNS
+        return ["data"], [*self.inputs()[1], *info, self.count_field]
 
-    def begin_unit(self) -> OpenSequence:
+    def begin_unit(self) -> OpenSequence | OpenTokens:
         """Return an empty sequence."""
-        return OpenSequence()
+        return OpenSequence() if self.tokens is None else OpenTokens()
 
-    def take(self, kept: OpenSequence, task: DocumentBatch) -> Gathered:
+    def take(self, kept: Any, task: DocumentBatch) -> Gathered:
         """Return the sequences that are full; the last one stays open."""
+        return self._take_texts(kept, task) if self.tokens is None else take_tokens(self, self.tokens, kept, task)
+
+    def end_unit(self, kept: Any) -> Gathered:
+        """Return what is still open."""
+        return self._end_texts(kept) if self.tokens is None else end_tokens(self, self.tokens, kept)
+
+    def _take_texts(self, kept: OpenSequence, task: DocumentBatch) -> Gathered:
         batch = self._fit(task)
         failed, batch._failed = batch._failed, []
         before = sum(map(len, kept.parts))
@@ -85,8 +141,7 @@ class PackSequences(OrderedStage[DocumentBatch, DocumentBatch]):
         made.batch._failed = [*failed, *made.batch._failed]
         return made
 
-    def end_unit(self, kept: OpenSequence) -> Gathered:
-        """Return the sequence that is still open."""
+    def _end_texts(self, kept: OpenSequence) -> Gathered:
         if not kept.parts:
             return Gathered(DocumentBatch([]))
         (whole,), kept.parts = kept.parts, []

@@ -71,7 +71,9 @@ def token_lists(batch: DocumentBatch, field: str, limit: int) -> tuple[DocumentB
         batch = _without(batch, unfit, missing, messages)
         values = [value for row, value in enumerate(values) if row not in set(unfit)]
     lengths = np.fromiter(map(len, values), np.int64, len(values))
-    ids = np.fromiter((one for value in values for one in value), np.int64, int(lengths.sum()))
+    nested = getattr(column.type, "value_type", None)
+    kind = nested.to_pandas_dtype() if nested is not None and pa.types.is_integer(nested) else np.int64
+    ids = np.fromiter((one for value in values for one in value), kind, int(lengths.sum()))
     return batch, TokenLists(ids, np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(lengths))))
 
 
