@@ -48,6 +48,10 @@ SHAPES = {
     "two-files": RECIPE.format(stage="", writer="").replace(
         'JsonlWriter: {path: "${output_path}"}', '{_target_: several_files.Pairs, path: "${output_path}"}'
     ),
+    "tokens": RECIPE.format(stage="", writer="").replace(
+        'JsonlWriter: {path: "${output_path}"}',
+        'MegatronTokenizerWriter: {path: "${output_path}", model_identifier: "${input_path}/_tokenizer.json"}',
+    ),
     "phases": RECIPE.format(stage="", writer="").replace(
         "  - JsonlWriter",
         "  - GlobalShuffle: {seed: 1, blocksize: 20kB}\n  - {_target_: fragile.Touched}\n"
@@ -75,7 +79,7 @@ outlets:
 }
 """Recipes: reader to writer in one call of a shared worker; or a stage with a worker of its own, whose batches cross
 shared memory, and output files that are joined from parts; or a stage whose calls have a limit; or a writer of two
-files per unit; or three phases; or nine, of two deduplications; or two outlets, one of them with two phases."""
+files per unit, or that of token ids; or three phases; or nine, of two deduplications; or two outlets, one of them with two phases."""
 
 
 @dataclass
@@ -349,12 +353,14 @@ def make_input(folder: Path, records: int) -> None:
     """Plain and compressed JSON lines, some of them broken, some too short for the rule."""
     folder.mkdir(parents=True)
     chance = random.Random(7)
+    words = ("?", "grain", "chaff", "straw", "mill", "Mühle")
+    model = {"type": "WordLevel", "vocab": {word: n for n, word in enumerate(words)}, "unk_token": "?"}
+    tokenizer = {"version": "1.0", "pre_tokenizer": {"type": "WhitespaceSplit"}, "model": model}
+    (folder / "_tokenizer.json").write_text(json.dumps(tokenizer))  # readers skip this name
     for number in range(4):
         lines = []
         for record in range(records // 4):
-            text = " ".join(
-                chance.choice(("grain", "chaff", "straw", "mill", "Mühle")) for _ in range(chance.randint(1, 40))
-            )
+            text = " ".join(chance.choice(words[1:]) for _ in range(chance.randint(1, 40)))
             lines.append(json.dumps({"n": f"{number}-{record}", "text": text}))
         lines[len(lines) // 2] = '{"n": "broken'
         content = ("\n".join(lines) + "\n").encode()

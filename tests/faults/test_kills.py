@@ -33,11 +33,24 @@ def test_a_process_that_dies_at_a_point_of_the_commit_loses_and_repeats_nothing(
     assert run.differences().is_clean(), run.tally
 
 
-@pytest.mark.parametrize("nth", [1, 2, 3])
-def test_a_process_that_dies_between_the_files_of_a_unit_loses_and_repeats_nothing(disturb: Disturb, nth: int) -> None:
-    run = disturb("two-files", DIE_AT="after-rename", DIE_AT_NTH=str(nth), SLOW_S="0.02")
+@pytest.mark.parametrize(("shape", "nth"), [("two-files", 1), ("two-files", 2), ("two-files", 3), ("tokens", 1)])
+def test_a_process_that_dies_between_the_files_of_a_unit_loses_and_repeats_nothing(
+    disturb: Disturb, shape: str, nth: int
+) -> None:
+    run = disturb(shape, DIE_AT="after-rename", DIE_AT_NTH=str(nth), SLOW_S="0.02")
     run.finish()
     assert (run.folder / "markers" / f"after-rename-{nth}").exists(), "somebody died there"
+    assert run.differences().is_clean(), run.tally
+
+
+def test_a_killed_run_that_writes_token_ids_ends_with_the_same_files(disturb: Disturb) -> None:
+    run = disturb("tokens", SLOW_S="0.05")
+    for victim in ("driver", "worker"):
+        attempt = run.start()
+        attempt.wait_for_files(run.count_files() + 4)
+        assert kill(attempt, victim, random.Random(1))
+        attempt.finish()
+    run.finish()
     assert run.differences().is_clean(), run.tally
 
 
