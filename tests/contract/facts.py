@@ -38,6 +38,10 @@ NAMES = [
     "DocumentModifier",
     "load_recipe",
     "ThresherError",
+    "MegatronTokenizerWriter",
+    "PackSequences",
+    "TokenEncoder",
+    "merge_file_prefixes",
 ]
 RECORD_NAMES = [
     "EncodedWriter",
@@ -141,6 +145,17 @@ SIGNATURES: dict[str, str] = {
     "ParquetWriter": (
         "path, fields=None, compression='zstd', target_file_size=None, mode='error', storage_options=None, schema=None"
     ),
+    "MegatronTokenizerWriter": (
+        "path, model_identifier=None, cache_dir=None, hf_token=None, text_field='text', tokenization_batch_size=1000, "
+        "append_eod=False, transformers_init_kwargs=None, tokens_field=None, vocab_size=None, eod_token=None, "
+        "add_special_tokens=False, mode='error', storage_options=None"
+    ),
+    "TokenEncoder": "tokenizer, text_field='text', tokens_field='tokens', append_eod=False, eod_token=None",
+    "PackSequences": (
+        "max_length, length_field=None, separator='\\n\\n', text_field='text', count_field='documents', "
+        "tokens_field=None, strategy='concat', pad_id=None, drop_last=False, window=1024"
+    ),
+    "merge_file_prefixes": "input_dir, output_prefix, overwrite=False, storage_options=None",
     "ScoreFilter": "filter_obj, text_field='text', score_field=None, invert=False",
     "Score": "score_fn, score_field, text_field='text'",
     "Filter": "filter_fn, filter_field, invert=False",
@@ -331,6 +346,7 @@ COMMANDS = [
     "rethreshold",
     "compare",
     "dedup",
+    "merge-tokens",
     "replay",
     "simulate",
     "top",
@@ -407,6 +423,7 @@ FLAGS = {
         "--json",
     ],
     "dedup": ["--executor", "--workers", "--memory", "--run-dir", "--fresh", "--dropped-to", "--quiet", "--json"],
+    "merge-tokens": ["--overwrite", "--storage-option", "--json"],
     "trace": ["--endpoint", "--file", "--attempt", "--tasks", "--json"],
     "top": ["--once", "--json"],
     "monitor": ["--target", "--prometheus-port", "--grafana-port", "--write-only"],

@@ -60,7 +60,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
                     "source": ("web", "books", "code")[n % 3],
                     "url": f"https://www.site{n % 5}.org/page/{n}",
                     "words": 1 + n % 10,
-                    "vector": [n % 7, n % 11, n % 5 - 2],
+                    "vector": [n % 7, n % 11, n % 5 + 1],
                 }
             )
             for n in rows
@@ -83,6 +83,8 @@ STEPS: dict[str, Callable[[], list[Any]]] = {
     "blend": lambda: [Blend("source", {"web": 0.5, "code": 2.5}), GlobalShuffle(blocksize=8_000)],
     "join": lambda: [Join("words", blocksize=8_000)],
     "pack": lambda: [PackSequences(25, "words")],
+    "pack tokens": lambda: [PackSequences(7, tokens_field="vector")],
+    "fit tokens": lambda: [PackSequences(7, tokens_field="vector", strategy="best-fit", pad_id=0, window=3)],
     "statistics": lambda: [CorpusStatistics(["source", "domain"])],
     "samples": lambda: [
         StratifiedSample("source", number=200, blocksize=8_000),

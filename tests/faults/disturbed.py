@@ -79,7 +79,8 @@ outlets:
 }
 """Recipes: reader to writer in one call of a shared worker; or a stage with a worker of its own, whose batches cross
 shared memory, and output files that are joined from parts; or a stage whose calls have a limit; or a writer of two
-files per unit, or that of token ids; or three phases; or nine, of two deduplications; or two outlets, one of them with two phases."""
+files per unit, or the one of token ids; or three phases; or nine, of two deduplications; or two outlets, one of them
+with two phases."""
 
 
 @dataclass
