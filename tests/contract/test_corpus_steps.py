@@ -82,9 +82,11 @@ def documents(folder: Path) -> list[dict[str, Any]]:
 STEPS: dict[str, Callable[[], list[Any]]] = {
     "blend": lambda: [Blend("source", {"web": 0.5, "code": 2.5}), GlobalShuffle(blocksize=8_000)],
     "join": lambda: [Join("words", blocksize=8_000)],
-    "pack": lambda: [PackSequences(25, "words")],
-    "pack tokens": lambda: [PackSequences(7, tokens_field="vector")],
-    "fit tokens": lambda: [PackSequences(7, tokens_field="vector", strategy="best-fit", pad_id=0, window=3)],
+    "pack": lambda: [
+        PackSequences(25, "words"),
+        PackSequences(7, tokens_field="vector"),
+        PackSequences(20, tokens_field="vector", strategy="best-fit", pad_id=0, window=3),
+    ],
     "statistics": lambda: [CorpusStatistics(["source", "domain"])],
     "samples": lambda: [
         StratifiedSample("source", number=200, blocksize=8_000),
