@@ -142,6 +142,12 @@ def nemo_copy(source: Path, output: Path, first_result: Callable[[], bool] | Non
     return Command(NEMO.title, argv, output, _nemo_environment(), first_result=first_result, hides_cpu=True)
 
 
+def nemo_megatron(source: Path, output: Path, tokenizer: Path) -> Command:
+    """NeMo Curator encoding JSON lines for Megatron-Core on two CPUs; nothing is downloaded."""
+    argv: list[str | Path] = [NEMO.python, SCRIPTS / "nemo_megatron.py", source, output, tokenizer]
+    return Command(NEMO.title, argv, output, _nemo_environment() | {"HF_HUB_OFFLINE": "1"}, hides_cpu=True)
+
+
 def nemo_heuristics(source: Path, output: Path, suffix: str = "") -> Command:
     """NeMo Curator filtering JSON lines by the 22 English rules on two CPUs."""
     argv: list[str | Path] = [NEMO.python, SCRIPTS / "nemo_heuristics.py", source, output]

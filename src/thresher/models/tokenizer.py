@@ -30,7 +30,7 @@ from thresher.models.surrogates import without_surrogates
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_CHUNK = 2**20
+_CHUNK = 2**18
 """Number of characters that are encoded at a time: what a package returns takes many times their memory."""
 _MOST_IN_TWO_BYTES = 2**16
 _END_TOKENS = ("<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "[EOS]", "<｜end▁of▁sentence｜>")

@@ -83,10 +83,9 @@ class TokenEncoder(ProcessingStage[DocumentBatch, DocumentBatch]):
 
     def check_before_run(self) -> list[str]:
         """Report a missing tokenizer, and a missing token for the end of documents."""
-        problems = tokenizer_problems(f"{type(self).__name__}.tokenizer", self.tokenizer)
-        if problems or not self.append_eod or self.tokenizer.startswith(("hf:", "tiktoken:")):
-            return problems
-        return refusals(lambda: end_id_of(self._loaded(), self.eod_token, type(self).__name__))
+        if self.tokenizer.startswith(("hf:", "tiktoken:")):
+            return tokenizer_problems(f"{type(self).__name__}.tokenizer", self.tokenizer)
+        return refusals(self._prepared)
 
     def setup_on_node(self, node_info: NodeInfo | None = None, worker_metadata: WorkerMetadata | None = None) -> None:
         """Download the tokenizer once per machine, if it is a remote one."""
@@ -95,10 +94,7 @@ class TokenEncoder(ProcessingStage[DocumentBatch, DocumentBatch]):
 
     def setup(self, worker_metadata: WorkerMetadata | None = None) -> None:
         """Load the tokenizer."""
-        tokenizer = self._loaded()
-        if self.append_eod:
-            self._end_id = end_id_of(tokenizer, self.eod_token, type(self).__name__)
-        self._tokenizer = tokenizer
+        self._tokenizer, self._end_id = self._prepared()
 
     def process(self, task: DocumentBatch) -> DocumentBatch:
         """Encode the texts, and write the column."""
@@ -132,6 +128,11 @@ class TokenEncoder(ProcessingStage[DocumentBatch, DocumentBatch]):
         """Return the name of the type of ids."""
         assert self._tokenizer is not None, "it was loaded"
         return token_type(self._tokenizer.vocabulary_size)
+
+    def _prepared(self) -> tuple[Tokenizer, int | None]:
+        """Return the tokenizer, and the id that is put after each document."""
+        tokenizer = self._loaded()
+        return tokenizer, end_id_of(tokenizer, self.eod_token, type(self).__name__) if self.append_eod else None
 
     def _loaded(self) -> Tokenizer:
         if self.hf_token is not None:
