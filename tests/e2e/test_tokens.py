@@ -6,6 +6,8 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -112,6 +114,23 @@ def test_the_end_of_documents_is_the_one_that_the_settings_of_the_tokenizer_name
     Pipeline("tokens", stages=stages).run(SerialExecutor(), progress="none")
     (end,) = encode("<｜end▁of▁sentence｜>")
     assert read_folder(tmp_path / "out") == [[*encode(text), end] for text in TEXTS[:3]]
+
+
+def test_the_reader_of_megatron_core_reads_them(tmp_path: Path) -> None:
+    if importlib.util.find_spec("megatron") is None or importlib.util.find_spec("torch") is None:
+        pytest.skip("megatron-core is not installed, or torch, which it needs")
+    stages = [
+        JsonlReader(write_texts(tmp_path / "in", ["a b", "c"])),
+        MegatronTokenizerWriter(str(tmp_path / "out"), word_tokenizer(tmp_path / "tokenizer")),
+    ]
+    result = Pipeline("tokens", stages=stages).run(SerialExecutor(), progress="none")
+    code = (
+        "from megatron.core.datasets.indexed_dataset import IndexedDataset\n"
+        f"found = IndexedDataset({os.path.splitext(result.output_paths[0])[0]!r})\n"
+        "print([ids.tolist() for ids in found[0:2]], found.document_indices.tolist(), found.index.dtype.__name__)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=200, check=False)
+    assert done.stdout == "[[1, 2], [3]] [0, 1, 2] uint16\n", done.stderr
 
 
 @pytest.mark.parametrize("where", ["local", pytest.param("s3", marks=pytest.mark.s3)])
