@@ -270,11 +270,11 @@ def register(cls: AnyClass) -> AnyClass:
 
 def kind_of(cls: type[Any]) -> Kind:
     """Return the kind of a class, based on its base classes and methods."""
-    from thresher.core.stage import ProcessingStage, SinkStage, SourceStage
+    from thresher.core.stage import CompositeStage, ProcessingStage, SinkStage, SourceStage
 
     if issubclass(cls, SourceStage):
         return "reader"
-    if issubclass(cls, SinkStage):
+    if issubclass(cls, SinkStage) or (issubclass(cls, CompositeStage) and cls.is_sink):
         return "writer"
     if issubclass(cls, ProcessingStage):
         return "stage"

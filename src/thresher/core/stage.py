@@ -194,6 +194,9 @@ class _Setting(property):
 class CompositeStage(ProcessingStage[In, Out]):
     """A name for several stages in a row; never run itself. Composites may hold composites."""
 
+    is_sink: ClassVar[bool] = False
+    """True if the last of its stages is a writer."""
+
     def decompose(self) -> list[ProcessingStage[Any, Any]]:
         """The stages behind the name, in order."""
         raise TypeError(f"{type(self).__name__} must define decompose()")

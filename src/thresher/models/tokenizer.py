@@ -225,7 +225,12 @@ def _from_hub(repository: str, options: TokenizerOptions) -> str:
     where = {"cache_dir": options.cache_dir, "token": options.token, "revision": options.revision}
     try:
         path: str = hub.hf_hub_download(repository, "tokenizer.json", **where)
-    except importlib.import_module("huggingface_hub.errors").EntryNotFoundError:
+    except importlib.import_module("huggingface_hub.errors").EntryNotFoundError as error:
+        if isinstance(error, FileNotFoundError):  # the Hub cannot be reached, which a second file would not change
+            cached = hub.try_to_load_from_cache(repository, "tokenizer.model", options.cache_dir, options.revision)
+            if isinstance(cached, str):
+                return cached
+            raise
         path = hub.hf_hub_download(repository, "tokenizer.model", **where)
     with contextlib.suppress(Exception):  # a repository without settings; they only name the end token
         hub.hf_hub_download(repository, _SETTINGS, **where)

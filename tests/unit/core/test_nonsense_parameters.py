@@ -4,6 +4,8 @@ fail while documents are processed."""
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import math
 from pathlib import Path
 from typing import Any
@@ -56,8 +58,10 @@ CODE_TABLE = (
 
 
 @pytest.fixture
-def needed(tmp_path: Path) -> dict[str, Any]:
+def needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """A value for every parameter that has no default, by its name."""
+    with contextlib.suppress(ImportError):  # what is no file may be a name on the Hub, and nobody asks there
+        monkeypatch.setattr(importlib.import_module("huggingface_hub.constants"), "HF_HUB_OFFLINE", True)
     words = tmp_path / "words.txt"
     words.write_text("the,12\nof,3\n")
     (tmp_path / "evaluation.txt").write_text(
@@ -79,6 +83,7 @@ def needed(tmp_path: Path) -> dict[str, Any]:
         "evaluation_sets": str(tmp_path / "evaluation.txt"),
         "tokenizer": str(tmp_path / "none.json"),
         "path_to_tokenizer": str(tmp_path / "none.model"),
+        "model_identifier": str(tmp_path / "none.json"),
         "model_path": str(tmp_path / "none.bin"),
         "frequency_file": str(words),
         "histogram_file": str(words),
@@ -110,6 +115,7 @@ def arguments_of(entry: Entry, needed: dict[str, Any]) -> dict[str, Any]:
     also = {
         "BucketSample": ["edges", "shares"],
         "HistogramFilter": ["histogram_file"],
+        "MegatronTokenizerWriter": ["model_identifier"],
         "PerExtensionFilter": ["metadata_file"],
         "StratifiedSample": ["number"],
         "TokenCountFilter": ["tokenizer"],

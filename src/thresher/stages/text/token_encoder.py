@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from thresher.core.arguments.options import check_count, field_name
 from thresher.core.documents.batch import DocumentBatch
@@ -32,6 +32,10 @@ class TokenEncoder(ProcessingStage[DocumentBatch, DocumentBatch]):
     """Write the token ids of each document's text into a column, as a list of numbers; the report has the total."""
 
     looks_at_inputs_only = True
+    owner: ClassVar[str] = "TokenEncoder"
+    """Name of the class in messages."""
+    tokenizer_parameter: ClassVar[str] = "tokenizer"
+    """Name of the first parameter in messages."""
 
     def __init__(  # noqa: PLR0913 - what to encode with, what to encode, and where a tokenizer is downloaded
         self,
@@ -59,8 +63,8 @@ class TokenEncoder(ProcessingStage[DocumentBatch, DocumentBatch]):
         `hf_token`: access token for the Hugging Face Hub; by default the one that its own tools have stored.
         `revision`: branch, tag or commit on the Hugging Face Hub.
         """
-        caller = type(self).__name__
-        self.tokenizer = check_tokenizer(f"{caller}.tokenizer", tokenizer)
+        caller = self.owner
+        self.tokenizer = check_tokenizer(self._caller, tokenizer)
         self.text_field = field_name(caller, "text_field", text_field)
         self.tokens_field = field_name(caller, "tokens_field", tokens_field)
         if text_field == tokens_field:
@@ -84,7 +88,7 @@ class TokenEncoder(ProcessingStage[DocumentBatch, DocumentBatch]):
     def check_before_run(self) -> list[str]:
         """Report a missing tokenizer, and a missing token for the end of documents."""
         if self.tokenizer.startswith(("hf:", "tiktoken:")):
-            return tokenizer_problems(f"{type(self).__name__}.tokenizer", self.tokenizer)
+            return tokenizer_problems(self._caller, self.tokenizer)
         return refusals(self._prepared)
 
     def setup_on_node(self, node_info: NodeInfo | None = None, worker_metadata: WorkerMetadata | None = None) -> None:
@@ -129,17 +133,20 @@ class TokenEncoder(ProcessingStage[DocumentBatch, DocumentBatch]):
         assert self._tokenizer is not None, "it was loaded"
         return token_type(self._tokenizer.vocabulary_size)
 
+    @property
+    def _caller(self) -> str:
+        return f"{self.owner}.{self.tokenizer_parameter}"
+
     def _prepared(self) -> tuple[Tokenizer, int | None]:
         """Return the tokenizer, and the id that is put after each document."""
         tokenizer = self._loaded()
-        return tokenizer, end_id_of(tokenizer, self.eod_token, type(self).__name__) if self.append_eod else None
+        return tokenizer, end_id_of(tokenizer, self.eod_token, self.owner) if self.append_eod else None
 
     def _loaded(self) -> Tokenizer:
-        if self.hf_token is not None:
+        if self.hf_token is not None and self.tokenizer.startswith("hf:"):
             remember({"token": self.hf_token})
         options = TokenizerOptions(self.cache_dir, self.hf_token, self.revision, self.split_special_tokens)
-        caller = f"{type(self).__name__}.tokenizer"
-        return load_tokenizer(caller, self.tokenizer, self.add_special_tokens, options)
+        return load_tokenizer(self._caller, self.tokenizer, self.add_special_tokens, options)
 
 
 def end_id_of(

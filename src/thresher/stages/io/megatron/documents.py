@@ -20,6 +20,9 @@ NO_TOKENS = "no-tokens"
 class EncodedDocuments(TokenEncoder):
     """Encode texts, and keep nothing but the token ids of documents that have any."""
 
+    owner = "MegatronTokenizerWriter"
+    tokenizer_parameter = "model_identifier"
+
     def process(self, task: DocumentBatch) -> DocumentBatch:
         """Return the documents that have tokens."""
         task.name_records()

@@ -30,6 +30,8 @@ class MegatronTokenizerWriter(CompositeStage[DocumentBatch, FileGroupTask]):
     The ids of a document are one sequence. A document without tokens is dropped.
     """
 
+    is_sink = True
+
     def __init__(  # noqa: PLR0913 - the parameters of the same writer in NeMo Curator, and those of every writer of files
         self,
         path: str,
@@ -143,8 +145,10 @@ class TokenFileWriter(FileWriter):
         return TokenFiles(local_path, self.tokens_field)
 
 
-def tokenizer_name(identifier: str) -> str:
+def tokenizer_name(identifier: Any) -> Any:
     """Return the name of a tokenizer: a file, a folder and a name with its kind as they are, others are on the Hub."""
+    if not isinstance(identifier, str):
+        return identifier  # refused where it is used
     is_file = os.path.exists(identifier) or identifier.endswith((".json", ".model"))
     return identifier if is_file or not _HUB_NAME.fullmatch(identifier) else f"hf:{identifier}"
 
