@@ -27,6 +27,7 @@ from thresher import (
     ParquetWriter,
     Pipeline,
     SerialExecutor,
+    Split,
     TokenEncoder,
     merge_file_prefixes,
 )
@@ -203,6 +204,40 @@ def test_the_recipe_encodes_and_the_command_merges(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert thresher(tmp_path, "", "merge-tokens", "out", "all").returncode == 0
     assert IndexedDataset(tmp_path / "all").to_lists() == [[1, 2, 4], [3, 4]]
+
+
+def test_a_train_and_a_validation_set_are_made_in_one_run(tmp_path: Path) -> None:
+    source = write_texts(tmp_path / "in", ["a b " * n for n in range(60)])
+    tokenizer = word_tokenizer(tmp_path / "tokenizer")
+    writer = MegatronTokenizerWriter(str(tmp_path / "train"), tokenizer).with_(drops_to="empty")
+    pipeline = Pipeline("sets", stages=[JsonlReader(source), Split("validation", share=0.3), writer])
+    pipeline.outlet("validation").add_stage(MegatronTokenizerWriter(str(tmp_path / "validation"), tokenizer))
+    pipeline.outlet("empty").add_stage(JsonlWriter(str(tmp_path / "empty")))
+    result = pipeline.run(SerialExecutor(), progress="none")
+    counts = [result.counts["written"], *(result.outlets[name].counts["written"] for name in ("validation", "empty"))]
+    found = [read_folder(tmp_path / name) for name in ("train", "validation")]
+    assert [len(sequences) for sequences in found] == counts[:2]
+    assert min(counts[:2]) > 5
+    assert sorted(len(ids) for sequences in found for ids in sequences) == [2 * n for n in range(1, 60)]
+
+
+def test_token_files_are_written_again_for_another_threshold(tmp_path: Path) -> None:
+    source = write_texts(tmp_path / "in", ["a b " * n for n in range(60)])
+    recipe = f"""
+name: scored
+stages:
+  - JsonlReader: {{file_paths: {source}}}
+  - WordCountFilter: {{min_words: 20}}
+  - MegatronTokenizerWriter: {{path: out, model_identifier: {word_tokenizer(tmp_path / "tokenizer")}}}
+"""
+    (tmp_path / "scored.yaml").write_text(recipe)
+    run = ["run", "scored.yaml", "--keep-scores", "--executor", "serial", "--quiet"]
+    assert thresher(tmp_path, "", *run).returncode == 0
+    settings = ["WordCountFilter.min_words=40", "--output", "other", "--executor", "serial", "--quiet"]
+    done = thresher(tmp_path, "", "rethreshold", "out", *settings)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [len(ids) for ids in read_folder(tmp_path / "out")] == [2 * n for n in range(10, 60)]
+    assert [len(ids) for ids in read_folder(tmp_path / "other")] == [2 * n for n in range(20, 60)]
 
 
 def test_files_of_a_run_that_has_not_finished_are_not_merged(tmp_path: Path) -> None:

@@ -11,9 +11,8 @@ from thresher.core.arguments.options import OutletOrigin, RunOptions
 from thresher.core.files.filesystem import STANDARD_STREAM, join
 from thresher.core.outlets import DROPPED, QUARANTINED, SCORES, Branch, running_branch, with_sent
 from thresher.core.pipeline import Pipeline, RunResult, Stage
-from thresher.core.planning.plan import Plan
+from thresher.core.planning.plan import Plan, writer_of
 from thresher.core.registry import OUTLET_READER, lookup, resolve
-from thresher.core.stage import SinkStage
 from thresher.errors import PlanError
 from thresher.ledger.folder.opening import refuse_unusable
 from thresher.ledger.folder.outlets import OutletInput, belongs_to, mark_done, outlet_input, refuse_unlike
@@ -125,14 +124,14 @@ def _check(executor: Executor, pipeline: Pipeline, main: _Folders) -> None:
 
 def plan_outlet(executor: Executor, name: str, branch: Pipeline, options: RunOptions | None = None) -> Plan:
     """Return the plan of an outlet as far as it is known before anything was sent there."""
-    if not branch.stages or not isinstance(branch.stages[-1], SinkStage):
+    if writer_of(branch.stages) is None:
         raise PlanError(f"the outlet {name} has no writer; add one as its last stage")
     return executor.plan(with_reader(branch, resolve(OUTLET_READER)(name)), options)
 
 
 def _output(pipeline: Pipeline) -> str:
-    sink = pipeline.stages[-1]
-    assert isinstance(sink, SinkStage), "checked before"
+    sink = writer_of(pipeline.stages)
+    assert sink is not None, "checked before"
     return sink.path
 
 
@@ -140,8 +139,8 @@ def _run_outlet(executor: Executor, name: str, branch: Pipeline, main: _Folders)
     given = outlet_input(main.run_dir, name, main.storage_options)
     options = main.outlet_options(name, given)
     branch = with_reader(branch, _reader(name, given, main))
-    sink = branch.stages[-1]
-    assert isinstance(sink, SinkStage), "checked before"
+    sink = writer_of(branch.stages)
+    assert sink is not None, "checked before"
     refuse_unlike(main.run_dir, name, given, main.storage_options, sink.storage_options or {})
     result = run_with_outlets(executor, branch, options)
     assert result.run_dir is not None, "an outlet has a run folder"

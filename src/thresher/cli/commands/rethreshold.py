@@ -121,8 +121,8 @@ def _stage_of(key: str, stages: Any) -> ProcessingStage[Any, Any] | None:
 
 def _refuse_settings(settings: dict[str, Any], recipe: Recipe) -> None:
     """Refuse settings other than thresholds: any other change would change the scores."""
+    from thresher.core.planning.plan import writer_of
     from thresher.core.scores import JudgingStage
-    from thresher.core.stage import SinkStage
 
     judging = [s.name for s in recipe.stages if isinstance(s, JudgingStage) and s.only_judges]
     legal = f"Stages that judge here: {', '.join(judging) or 'none'}"
@@ -141,7 +141,7 @@ def _refuse_settings(settings: dict[str, Any], recipe: Recipe) -> None:
                 f"{key}: {stage.name} does more than judge, so the texts and the scores behind it may change; "
                 f"use `thresher run` with the changed recipe. {legal}"
             )
-    if not isinstance(recipe.stages[-1], SinkStage):
+    if writer_of(recipe.stages) is None:
         raise UsageError("the run has no writer at its end, so there is no output to write again")
 
 

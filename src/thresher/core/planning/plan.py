@@ -288,6 +288,12 @@ def expanded(stages: Sequence[Stage], inside: tuple[str, ...] = ()) -> list[Stag
     return flat
 
 
+def writer_of(stages: Sequence[Stage]) -> SinkStage[Any, Any] | None:
+    """Return the writer at the end of a pipeline, also where a composite holds it; `None` if there is none."""
+    *_, last = [None, *expanded(stages[-1:])]
+    return last if isinstance(last, SinkStage) else None
+
+
 def _named(stages: list[Stage]) -> list[Stage]:
     """Return copies with unique names: the second of a kind gets `-2`."""
     taken: set[str] = set()
