@@ -105,8 +105,9 @@ def take_tokens(stage: Any, packing: TokenPacking, kept: OpenTokens, batch: Docu
         if state.held >= _enough(packing):
             sequences, state = _emitted(stage, packing, state, is_last=False)
             made.append(sequences)
+    gathered = _gathered(made, batch)
     kept.become(state)
-    return _gathered(made, batch)
+    return gathered
 
 
 def end_tokens(stage: Any, packing: TokenPacking, kept: OpenTokens) -> Gathered:
