@@ -269,3 +269,11 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted(__all__)
+
+
+from os import environ as _environ  # noqa: E402 - `os` is loaded in any case
+
+if _environ.get("THRESHER_COMPAT"):
+    from thresher.compat.nemo.finder import install_from_environment as _install
+
+    _install()

@@ -10,6 +10,7 @@ ThresherError                    1   the run failed; what was committed stays
 │   ├── PlanError                    stages that do not fit together, or can never run here
 │   ├── InputError                   input that is missing or cannot be listed
 │   ├── MissingPackageError          an optional package that a stage needs
+│   ├── NotMappedError               a name of another curator that nothing here stands for; also an ImportError
 │   └── UnsupportedError             a setting that the chosen executor cannot honour
 ├── RunFailedError               1   a failure that no record caused: disk full, a worker that keeps crashing
 ├── TooManyErrorsError           3   more records failed than `max_errors` allows, or no input could be read
@@ -68,6 +69,10 @@ class InputError(RefusedError):
 
 class MissingPackageError(RefusedError):
     """An optional package that a stage needs is not installed."""
+
+
+class NotMappedError(RefusedError, ImportError):
+    """A name of another curator that nothing here stands for."""
 
 
 class UnsupportedError(RefusedError):
