@@ -53,6 +53,8 @@ class RayRequest:
     """A running cluster: `auto`, `host:port` or `ray://…`; `None`: `RAY_ADDRESS`, else a private one."""
     cpus: int | None = None
     """CPUs of a private cluster."""
+    gpus: int | None = None
+    """Accelerators of a private cluster; `None`: those that Ray finds."""
     store_bytes: int | None = None
     """Object store of a private cluster."""
     dashboard: bool = False
@@ -93,6 +95,7 @@ class RaySession:
                 context = ray.init(
                     address="local",
                     num_cpus=request.cpus,
+                    num_gpus=request.gpus,
                     object_store_memory=request.store_bytes and max(LEAST_STORE_BYTES, request.store_bytes),
                     include_dashboard=request.dashboard,
                     **common,

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 from typing import Any
 
@@ -15,6 +16,9 @@ from thresher.runtime.processes.launch import launch_early
 
 DESCRIPTION = "Run a recipe. The same command resumes an interrupted run."
 PLANNED_FLAGS = ()
+MOST_READ = 1_000_000
+"""Bytes of a recipe that are searched for names of another curator."""
+_NEMO_CURATOR = re.compile(rb"_target_:\s*[\"']?nemo_curator\.")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -64,14 +68,14 @@ def execute(arguments: argparse.Namespace) -> int:
     executor = recipe.make_executor(executor_options(arguments), print_warning if arguments.allow_unsupported else None)
     options: dict[str, Any] = {
         **recipe.options,
-        "run_dir": arguments.run_dir,
+        "run_dir": arguments.run_dir or recipe.options.get("run_dir"),
         "fresh": arguments.fresh,
         "accept_changes": arguments.accept_changes,
         "ledger": not arguments.no_ledger,
         "dashboard": arguments.dashboard,
         "otel": arguments.otel,
         "progress": "none" if arguments.quiet else "json" if arguments.log_format == "json" else "auto",
-        "recipe": recipe.resolved,
+        "recipe": recipe.resolved or None,
         **metrics,
     }
     options |= {
@@ -112,7 +116,21 @@ def put_trusted_on_path(arguments: argparse.Namespace) -> None:
 
 
 def load(arguments: argparse.Namespace) -> Any:
-    """Load the recipe that the arguments name, with their settings."""
+    """Load the recipe that the arguments name, with their settings; a configuration of NeMo Curator is one, too."""
     from thresher.core.recipes.recipe import load_recipe
 
-    return load_recipe(arguments.recipe, read_settings(arguments.settings), frozenset(arguments.trust))
+    settings = read_settings(arguments.settings)
+    if names_nemo_curator(arguments.recipe):
+        from thresher.compat.nemo.hydra import load_hydra
+
+        return load_hydra(arguments.recipe, settings, frozenset(arguments.trust))
+    return load_recipe(arguments.recipe, settings, frozenset(arguments.trust))
+
+
+def names_nemo_curator(path: str) -> bool:
+    """Return True if a file has classes of NeMo Curator, as its configurations have."""
+    try:
+        with open(path, "rb") as file:
+            return _NEMO_CURATOR.search(file.read(MOST_READ)) is not None
+    except OSError:
+        return False

@@ -120,7 +120,9 @@ ARGUMENTS: dict[str, Arguments] = {
     "ParquetReader": _READER,
     "JsonlWriter": _JSONL_WRITER,
     "ParquetWriter": _PARQUET_WRITER,
-    **dict.fromkeys(("Score", "Filter", "ScoreFilter", "Modify", "AddId", "DocumentJoiner", "DocumentSplitter"), _STAGE),
+    **dict.fromkeys(
+        ("Score", "Filter", "ScoreFilter", "Modify", "AddId", "DocumentJoiner", "DocumentSplitter"), _STAGE
+    ),
     "TokenCountFilter": Arguments(
         settings=(),
         without_effect={"hf_token": "files of models are fetched with the settings of huggingface_hub"},
@@ -168,7 +170,13 @@ ARGUMENTS: dict[str, Arguments] = {
             **{f"kmeans_{name}": reason for name, reason in _CLUSTERING.items() if "k-means" in reason},
             **dict.fromkeys(
                 (
-                    *("model_identifier", "model_cache_dir", "hf_token", "embedding_max_chars", "embedding_pretokenize"),
+                    *(
+                        "model_identifier",
+                        "model_cache_dir",
+                        "hf_token",
+                        "embedding_max_chars",
+                        "embedding_pretokenize",
+                    ),
                     *("embedding_vllm_init_kwargs", "embedding_max_seq_length", "embedding_pooling"),
                     "embedding_model_inference_batch_size",
                 ),

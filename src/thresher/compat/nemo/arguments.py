@@ -77,7 +77,8 @@ class AdaptedClass:
         return issubclass(subclass, self.made)
 
     def __or__(self, other: Any) -> UnionType:
-        return self.made | other
+        found: UnionType = self.made | other
+        return found
 
     def __ror__(self, other: Any) -> UnionType:
         return other | self.made  # type: ignore[no-any-return]  # a union of types
@@ -133,7 +134,8 @@ class _Translation:
                 target = self.table.opened[key].get(entry, "?")
                 if target == "?":
                     raise ParameterTypeError(
-                        f"{self.name}.{key}: {entry!r} has no counterpart in Thresher's {self._made_name}; {UNKNOWN_ENTRY}"
+                        f"{self.name}.{key}: {entry!r} has no counterpart in Thresher's {self._made_name}; "
+                        + UNKNOWN_ENTRY
                     )
                 flat |= {target: content} if target else {}
         return flat

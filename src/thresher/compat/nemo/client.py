@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Ray cluster that a script starts and stops itself, and the executors that it asks for.
 
-An executor opens the cluster that it needs, so `start` only keeps the settings, until an executor that runs on Ray is
-made: a script that runs on this machine's processes never starts Ray.
+An executor opens the cluster that it needs, so `start` only keeps the settings until an executor that runs on Ray is
+made: a script that runs on the processes of this machine never starts Ray.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import sys
 from dataclasses import dataclass
 from typing import Any
 
-from thresher.core.registry import DEFAULT_EXECUTOR, load_executor
+from thresher.core.registry import load_executor
 
 EXECUTOR = "THRESHER_COMPAT_EXECUTOR"
 """Environment variable: name of the executor that all scripts get, whichever they ask for."""
@@ -47,26 +47,21 @@ class RayClient:
         """End the cluster, if one was started for it."""
         if self in _started:
             _started.remove(self)
-            if self.__dict__.pop("_opened", False):
-                from thresher.backends.ray_nodes.session import end_ray
-
-                end_ray()
+        session = self.__dict__.pop("_session", None)
+        if session is not None:
+            session.close()
 
     def open(self) -> None:
-        """Start the cluster, unless this process is connected to one or `RAY_ADDRESS` names one."""
-        import ray
-
-        if ray.is_initialized() or os.environ.get("RAY_ADDRESS"):
+        """Start the cluster with its declared accelerators, unless `RAY_ADDRESS` names a running one."""
+        if "_session" in self.__dict__ or os.environ.get("RAY_ADDRESS"):
             return
-        ray.init(
-            address="local",
-            num_cpus=self.num_cpus,
-            num_gpus=self.num_gpus,
-            object_store_memory=self.object_store_memory,
-            include_dashboard=False,
-            log_to_driver=False,
+        from thresher.backends.ray_nodes.session import RayRequest, RaySession
+        from thresher.backends.xenna import set_environment
+
+        set_environment()  # read when Ray starts, and whether Xenna will run on it is not known yet
+        self.__dict__["_session"] = RaySession(
+            RayRequest(cpus=self.num_cpus, gpus=self.num_gpus, store_bytes=self.object_store_memory, dashboard=True)
         )
-        self.__dict__["_opened"] = True
 
     def __enter__(self) -> RayClient:
         self.start()
@@ -106,6 +101,10 @@ def executor_instead(made: type[Any], options: dict[str, Any]) -> Any:
         made = load_executor(name)
         given = {**options.pop("config", {}), **options}
         options = {key: value for key, value in given.items() if key in made.options and key not in made.cannot}
-    if _started and name not in (DEFAULT_EXECUTOR, "serial"):
-        _started[-1].open()
+    if _started and "address" in made.options:
+        client = _started[-1]
+        if client.num_gpus:
+            client.open()
+        elif client.num_cpus and not os.environ.get("RAY_ADDRESS"):
+            options.setdefault("workers", client.num_cpus)
     return made(**options)

@@ -42,7 +42,8 @@ class CompatFinder:
             return None
         if original not in known_modules() and not not_there(original):
             return None
-        return importlib.machinery.ModuleSpec(fullname, _Loader(original), is_package=True)
+        loader: Any = _Loader(original)  # what it must be is a class whose module need not be loaded for this
+        return importlib.machinery.ModuleSpec(fullname, loader, is_package=True)
 
 
 class _Loader:
@@ -54,6 +55,7 @@ class _Loader:
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> types.ModuleType | None:
         """Leave making the module to Python."""
         del spec
+        return None
 
     def exec_module(self, module: types.ModuleType) -> None:
         """Fill the module: nothing is loaded before a name is used."""

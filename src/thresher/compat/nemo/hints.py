@@ -29,7 +29,9 @@ _SEMANTIC = Hint(_PARTS, "the stage SemanticDeduplication, or SemanticDeduplicat
 _OWN_TYPE = Hint(
     _MEDIA, "a task type and stages of your own (docs/writing-a-task.md), with reader, writer, ids and resume as here"
 )
-_ENGINE = Hint(_INTERNAL, "an executor: LocalExecutor, RayExecutor, RayDataExecutor, RayActorPoolExecutor, XennaExecutor")
+_ENGINE = Hint(
+    _INTERNAL, "an executor: LocalExecutor, RayExecutor, RayDataExecutor, RayActorPoolExecutor, XennaExecutor"
+)
 _ENDPOINT = Hint("model servers", "a server that you start yourself, and a stage that calls it")
 _DOWNLOAD = Hint("downloads and extraction", "files that are downloaded already: JsonlReader, ParquetReader")
 _MODEL_CODE = Hint("model classes", "a stage that loads the model in setup() (docs/accelerators.md)")

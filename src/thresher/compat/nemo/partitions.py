@@ -7,14 +7,15 @@ them. The two stages are for pipelines that put stages of their own between list
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import msgspec
 
 from thresher.core.arguments.sizes import parse_size
 from thresher.core.documents.batch import DocumentBatch
+from thresher.core.records.record_task import RecordTask
 from thresher.core.source import ReadContext, SourceItem
 from thresher.core.stage import ProcessingStage, SourceStage
 from thresher.core.task import FileGroupTask
@@ -27,8 +28,21 @@ ENDINGS = (".jsonl", ".json", ".ndjson", ".parquet")
 _PACKED = (".gz", ".gzip", ".zst", ".bz2", ".xz")
 
 
+class FileGroup(FileGroupTask, RecordTask):
+    """A list of files whose records are the files themselves, so that one of them can fail alone."""
+
+    def to_dicts(self) -> list[dict[str, Any]]:
+        """Return the path of each file."""
+        return [{"path": path} for path in self.data]
+
+    @classmethod
+    def from_dicts(cls, records: Sequence[dict[str, Any]]) -> Self:
+        """Return the group of the files with these paths."""
+        return cls(data=[record["path"] for record in records])
+
+
 @dataclass
-class FilePartitioningStage(SourceStage[FileGroupTask]):
+class FilePartitioningStage(SourceStage[FileGroup]):
     """List files in groups; each group is a task, and the unit that is committed and resumed.
 
     Files are never cut and keep their order: a group holds files that follow one another.
@@ -62,8 +76,15 @@ class FilePartitioningStage(SourceStage[FileGroupTask]):
 
     def read(self, unit: Unit, context: ReadContext) -> Iterator[SourceItem]:
         """Yield the group as one task."""
-        paths = [piece.path for piece in unit.pieces]
-        yield SourceItem(unit, FileGroupTask(data=paths, metadata={"source_files": paths}), consumed=unit.work)
+        import numpy as np
+
+        from thresher.core.records.record_ids import RecordIds
+
+        count = len(unit.pieces)
+        group = FileGroup(data=[piece.path for piece in unit.pieces])
+        sources = tuple(piece.source for piece in unit.pieces)
+        zeros = np.zeros(count, dtype=np.int64)
+        yield SourceItem(unit, group.with_ids(RecordIds(sources, zeros, np.arange(count, dtype=np.int64))))
 
     def input_roots(self) -> list[str]:
         """Return the given paths, except globs."""

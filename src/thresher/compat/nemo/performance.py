@@ -78,14 +78,14 @@ def stage_stats(run: RunResult) -> list[StagePerfStats]:
             process_time=float(stage["busy_s"]),
             input_data_size_mb=stage["in_bytes"] / 1e6,
             num_items_processed=int(stage["in_docs"]),
-            custom_metrics=dict(stage.get("counts") or {}),
+            custom_metrics=dict(stage.get("user_counts") or {}),
         )
         for stage in run.stages
     ]
 
 
 class TaskPerfUtils:
-    """Figures of the stages of one run, or of several by name. Each stage has one figure: the sum of all its workers."""
+    """Figures of the stages of one run, or of several by name. A figure is the sum over all workers."""
 
     @staticmethod
     def collect_stage_metrics(tasks: Any) -> dict[str, dict[str, Any]]:
@@ -116,7 +116,9 @@ class TaskPerfUtils:
         """Return the sum of a figure over the stages whose names begin with a prefix."""
         found = TaskPerfUtils.collect_stage_metrics(tasks)
         return sum(
-            float(metrics[stat].sum()) for stage, metrics in found.items() if stage.startswith(stage_prefix) and stat in metrics
+            float(metrics[stat].sum())
+            for stage, metrics in found.items()
+            if stage.startswith(stage_prefix) and stat in metrics
         )
 
 
@@ -131,6 +133,6 @@ def _runs(given: Any) -> dict[str, RunResult]:
     if isinstance(given, Mapping):
         return {str(name): run for name, value in given.items() for run in _runs(value).values()}
     raise TypeError(
-        f"{type(given).__name__} holds no figures; give what Pipeline.run() or the run() of a workflow returned: figures "
-        "belong to a run, and not to its tasks"
+        f"{type(given).__name__} holds no figures; give what Pipeline.run() or the run() of a workflow returned: "
+        "figures belong to a run, and not to its tasks"
     )

@@ -31,6 +31,6 @@ class RankingStrategy:
         if len(self.metadata_cols) == 1 and not rising:
             return {"which_to_keep": "best", "keep_by": first}
         raise UsageError(
-            f"ranking_strategy: metadata_cols={self.metadata_cols!r}, ascending={self.ascending!r} cannot be said here; "
-            "rank by a distance to the centroid, or by one column whose largest value stays"
+            f"ranking_strategy: metadata_cols={self.metadata_cols!r}, ascending={self.ascending!r} cannot be said "
+            "here; rank by a distance to the centroid, or by one column whose largest value stays"
         )

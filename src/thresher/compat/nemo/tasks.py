@@ -25,7 +25,7 @@ class FailedTask(SentinelTask):
     """Returned by a stage that could not process the task: it is retried, then quarantined, and the rest goes on."""
 
 
-class TaskFailed(Exception):  # noqa: N818 - says what happened
+class TaskFailed(Exception):
     """A stage returned a `FailedTask`."""
 
 

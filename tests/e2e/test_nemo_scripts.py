@@ -1,0 +1,272 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Scripts for NeMo Curator run as they are: unchanged, with modules of their own, with what they write the same as that
+of a script for Thresher."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+import yaml
+
+from thresher import JsonlReader, JsonlWriter, Pipeline, ScoreFilter, SerialExecutor, WordCountFilter
+
+HELPER = """\
+from dataclasses import dataclass
+from nemo_curator.stages.base import ProcessingStage
+from nemo_curator.stages.resources import Resources
+from nemo_curator.stages.text.filters import DocumentFilter
+from nemo_curator.tasks import DocumentBatch, FailedTask, NoneTask
+
+
+@dataclass
+class AddLength(ProcessingStage[DocumentBatch, DocumentBatch]):
+    field: str = "length"
+    name: str = "add_length"
+    resources: Resources = Resources(cpus=1.0)
+    batch_size: int = 2
+
+    def inputs(self):
+        return ["data"], ["text"]
+
+    def outputs(self):
+        return ["data"], [self.field]
+
+    def process(self, task):
+        self._log_metric("batches", 1)
+        with self._time_metric("pandas"):
+            frame = task.to_pandas()
+            frame[self.field] = frame["text"].str.len()
+        return DocumentBatch(task_id=task.task_id, dataset_name=task.dataset_name, data=frame)
+
+
+class OddLength(DocumentFilter):
+    def __init__(self):
+        super().__init__()
+        self._name = "odd_length"
+
+    def score_document(self, text):
+        return len(text) % 2
+
+    def keep_document(self, score):
+        return score == 1
+
+
+class Choosy(ProcessingStage[DocumentBatch, DocumentBatch]):
+    def __init__(self, answer):
+        self.answer = answer
+
+    def process(self, task):
+        return {"none": NoneTask(), "failed": FailedTask(), "same": task}[self.answer]
+"""
+SCRIPT = """\
+import argparse
+from nemo_curator.backends.xenna import XennaExecutor
+from nemo_curator.core.client import RayClient
+from nemo_curator.pipeline import Pipeline
+from nemo_curator.stages.text.filters import ScoreFilter
+from nemo_curator.stages.text.filters.heuristic.string import WordCountFilter
+from nemo_curator.stages.text.io.reader import JsonlReader
+from nemo_curator.stages.text.io.writer import JsonlWriter
+from nemo_curator.stages.text.modifiers import Modify, UrlRemover
+from nemo_curator.tasks.utils import TaskPerfUtils
+from helper import AddLength, OddLength
+
+
+def main(args):
+    client = RayClient(num_cpus=2)
+    client.start()
+    pipeline = Pipeline(name="ported", description="Filters and measures texts.")
+    pipeline.add_stage(JsonlReader(file_paths=args.input, files_per_partition=1, fields=["id", "text"]))
+    pipeline.add_stage(ScoreFilter(WordCountFilter(min_words=10), text_field="text", score_field="words", name="long"))
+    pipeline.add_stage(Modify(UrlRemover(), input_fields="text"))
+    pipeline.add_stage(ScoreFilter(OddLength()))
+    pipeline.add_stage(AddLength().with_(batch_size=1, ray_stage_spec={"max_workers": 4}))
+    pipeline.add_stage(JsonlWriter(path=args.output, write_kwargs={"force_ascii": False}))
+    print(pipeline.describe())
+    tasks = pipeline.run(XennaExecutor(config={"execution_mode": "streaming", "logging_interval": 60}))
+    client.stop()
+    figures = TaskPerfUtils.aggregate_task_metrics(tasks, prefix="run")
+    print("tasks", len(tasks), "items", figures["run_add_length_num_items_processed_sum"])
+    print("batches", TaskPerfUtils.get_aggregated_stage_stat(tasks, "add", "custom.batches"))
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--input")
+    parser.add_argument("--output")
+    main(parser.parse_args())
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with a script, a module of its own, and three files of input."""
+    (tmp_path / "input").mkdir()
+    for number in range(3):
+        texts = [f"document {number} {n} " + "word " * n for n in range(40)]
+        lines = [json.dumps({"id": f"{number}-{n}", "text": text}) for n, text in enumerate(texts)]
+        (tmp_path / "input" / f"part{number}.jsonl").write_text("\n".join(lines) + "\n")
+    (tmp_path / "helper.py").write_text(HELPER)
+    (tmp_path / "script.py").write_text(SCRIPT)
+    return tmp_path
+
+
+def run_script(folder: Path, *command: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *command],
+        cwd=folder,
+        env={**os.environ, "NO_COLOR": "1", **environment},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def records_in(folder: Path) -> list[dict[str, object]]:
+    return [json.loads(line) for file in sorted(folder.glob("*.jsonl")) for line in file.read_text().splitlines()]
+
+
+ARGUMENTS = ("script.py", "--input", "input", "--output", "output")
+
+
+def test_a_script_runs_unchanged_and_its_workers_import_its_modules(folder: Path) -> None:
+    ended = run_script(folder, "-m", "thresher.compat", "--executor", "local", *ARGUMENTS)
+    assert ended.returncode == 0, ended.stderr
+    kept = records_in(folder / "output")
+    assert f"items {len(kept)}.0" in ended.stdout
+    assert "tasks 3" in ended.stdout
+    assert "batches 3.0" in ended.stdout
+    assert all(len(str(record["text"])) == record["length"] and record["length"] % 2 for record in kept)  # type: ignore[operator]  # a number
+    assert {len(str(record["text"]).split()) >= 10 for record in kept} == {True}
+    assert list(kept[0]) == ["id", "text", "words", "length"]
+
+
+def test_one_variable_in_the_environment_is_enough(folder: Path) -> None:
+    """The script imports nothing of Thresher; a line `import thresher` in front, or a site hook, loads the finder."""
+    settings = {"THRESHER_COMPAT": "nemo_curator", "THRESHER_COMPAT_EXECUTOR": "serial"}
+    first = "import sys, runpy, thresher; sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__')"
+    ended = run_script(folder, "-c", first, *ARGUMENTS, **settings)
+    assert ended.returncode == 0, ended.stderr
+    assert len(records_in(folder / "output")) > 0
+
+
+@pytest.mark.slow
+def test_the_executor_that_a_script_asks_for_writes_the_same_bytes(folder: Path) -> None:
+    run_script(folder, "-m", "thresher.compat", "--executor", "serial", *ARGUMENTS)
+    written = {path.name: path.read_bytes() for path in (folder / "output").glob("*.jsonl")}
+    ended = run_script(folder, "-m", "thresher.compat", *ARGUMENTS[:-1], "output-of-xenna")
+    assert ended.returncode == 0, ended.stderr
+    assert written == {path.name: path.read_bytes() for path in (folder / "output-of-xenna").glob("*.jsonl")}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nowhere.py"], "nowhere.py: there is no such script"),
+        (["--executor", "dask", "script.py"], "'dask' is not an executor"),
+        (["--other", "script.py"], "'--other' is not a flag of thresher.compat"),
+        ([], "name the script"),
+    ],
+)
+def test_a_wrong_command_is_refused(folder: Path, arguments: list[str], message: str) -> None:
+    ended = run_script(folder, "-m", "thresher.compat", *arguments)
+    assert ended.returncode == 2
+    assert message in ended.stderr
+
+
+STAGES = """\
+import sys
+from nemo_curator.pipeline import Pipeline
+from nemo_curator.stages.file_partitioning import FilePartitioningStage
+from nemo_curator.stages.text.io.reader.jsonl import JsonlReaderStage
+from nemo_curator.stages.text.io.writer import JsonlWriter
+from thresher import SerialExecutor
+from helper import Choosy
+
+pipeline = Pipeline("parts")
+pipeline.add_stage(FilePartitioningStage(file_paths="input", files_per_partition=2, limit=None))
+pipeline.add_stage(JsonlReaderStage(fields=["id", "text"], read_kwargs={"lines": True}))
+pipeline.add_stage(Choosy(sys.argv[1]))
+pipeline.add_stage(JsonlWriter("parts"))
+result = pipeline.run(SerialExecutor(), max_errors="100%")
+print(len(result), result.counts["written"], result.counts["quarantined"])
+"""
+
+
+@pytest.mark.parametrize(
+    ("answer", "printed"),
+    [("same", "2 120 0"), ("none", "0 0 0"), ("failed", "0 0 120")],
+)
+def test_files_are_grouped_and_read_in_two_stages_and_sentinels_drop_or_fail(
+    folder: Path, answer: str, printed: str
+) -> None:
+    (folder / "parts.py").write_text(STAGES)
+    ended = run_script(folder, "-m", "thresher.compat", "parts.py", answer)
+    assert (ended.returncode, ended.stdout.strip()) == (0, printed), ended.stderr
+
+
+DUPLICATES = """\
+from nemo_curator.stages.deduplication.exact.workflow import ExactDeduplicationWorkflow
+from nemo_curator.stages.text.deduplication import TextDuplicatesRemovalWorkflow
+
+ExactDeduplicationWorkflow(
+    input_path="input", output_path="found", input_filetype="jsonl", text_field="text", perform_removal=False,
+    input_blocksize="1GiB", assign_id=True, rmm_pool_size="auto",
+).run()
+TextDuplicatesRemovalWorkflow(
+    input_path="input", ids_to_remove_path="found/ExactDuplicateIds", output_path="unique", input_filetype="jsonl",
+    output_filetype="jsonl", id_field="_curator_dedup_id", duplicate_id_field="_curator_dedup_id",
+    id_generator_path="found/exact_id_generator.json",
+).run()
+"""
+
+
+def test_duplicates_are_listed_and_removed_in_two_runs(folder: Path) -> None:
+    first = (folder / "input" / "part0.jsonl").read_text()
+    (folder / "input" / "part9.jsonl").write_text(first)
+    (folder / "dedup.py").write_text(DUPLICATES)
+    ended = run_script(folder, "-m", "thresher.compat", "dedup.py")
+    assert ended.returncode == 0, ended.stderr
+    assert len(records_in(folder / "unique")) == 120
+    assert sum(pq.read_metadata(path).num_rows for path in (folder / "found").rglob("*.parquet")) >= 40
+
+
+def test_a_configuration_of_theirs_writes_what_a_recipe_writes(folder: Path) -> None:
+    text = "nemo_curator.stages.text"
+    config = {
+        "input_path": "???",
+        "output_path": "???",
+        "stages": [
+            {
+                "_target_": f"{text}.io.reader.JsonlReader",
+                "file_paths": "${input_path}",
+                "blocksize": None,
+                "files_per_partition": 1,
+            },
+            {
+                "_target_": f"{text}.filters.score_filter.ScoreFilter",
+                "filter_obj": {"_target_": f"{text}.filters.heuristic.string.WordCountFilter", "min_words": 20},
+            },
+            {"_target_": f"{text}.io.writer.JsonlWriter", "path": "${output_path}"},
+        ],
+    }
+    (folder / "theirs.yaml").write_text(yaml.safe_dump(config))
+    command = ("-m", "thresher", "run", "theirs.yaml", "input_path=input", "output_path=by-config")
+    ended = run_script(folder, *command, "--executor", "serial", "--quiet")
+    assert ended.returncode == 0, ended.stderr
+    stages = [
+        JsonlReader(str(folder / "input"), files_per_partition=1),
+        ScoreFilter(WordCountFilter(min_words=20)),
+        JsonlWriter(str(folder / "own")),
+    ]
+    Pipeline("own", stages=stages).run(SerialExecutor(), progress="none")
+    written = {path.name: path.read_bytes() for path in (folder / "by-config").glob("*.jsonl")}
+    assert written == {path.name: path.read_bytes() for path in (folder / "own").glob("*.jsonl")}
+    assert len(written) == 3
