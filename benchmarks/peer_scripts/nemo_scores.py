@@ -17,13 +17,17 @@ for package in ("sentencepiece", "bs4"):  # the module of the code rules imports
         stub = sys.modules[package] = types.ModuleType(package)
         stub.BeautifulSoup = None
 
+from nemo_curator.stages.text.filters import fasttext  # noqa: E402
 from nemo_curator.stages.text.filters.heuristic import code, repetition, string  # noqa: E402
 
 
 def filter_of(name, arguments):
     """A rule by the name of its class."""
-    modules = (string, repetition, code)
-    return next(getattr(module, name) for module in modules if hasattr(module, name))(**arguments)
+    modules = (string, repetition, code, fasttext)
+    rule = next(getattr(module, name) for module in modules if hasattr(module, name))(**arguments)
+    if hasattr(rule, "load_model"):
+        rule.load_model()
+    return rule
 
 
 def judged(rule, text):

@@ -338,6 +338,7 @@ COMMANDS = [
     "stages",
     "recipes",
     "init",
+    "import",
     "report",
     "audit",
     "why",
@@ -354,9 +355,6 @@ COMMANDS = [
     "trace",
     "monitor",
     "warm-up",
-]
-PLANNED_COMMANDS = [
-    "import",
 ]
 FLAGS = {
     "run": [
@@ -387,6 +385,7 @@ FLAGS = {
     "stages": ["--json"],
     "recipes": [],
     "init": [],
+    "import": ["--output", "--json"],
     "report": ["--html", "--json"],
     "compare": ["--json"],
     "dashboard": ["--port", "--host", "--token", "--json"],
@@ -439,6 +438,7 @@ EXIT_CODES = {
     "PlanError": 2,
     "InputError": 2,
     "MissingPackageError": 2,
+    "NotMappedError": 2,
     "UnsupportedError": 2,
     "TooManyErrorsError": 3,
     "OutputRefusedError": 4,

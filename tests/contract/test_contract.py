@@ -31,7 +31,6 @@ from tests.contract.facts import (
     MODIFIERS,
     NAMES,
     OUTPUT_KEYS,
-    PLANNED_COMMANDS,
     PLANNED_FLAGS,
     QUARANTINE_KEYS,
     RECORD_NAMES,
@@ -185,9 +184,8 @@ def test_sizes_are_decimal_unless_they_say_i() -> None:
 # -- command line -----------------------------------------------------------------------------------------------------
 
 
-def test_every_command_is_there_or_planned() -> None:
+def test_every_command_is_there() -> None:
     assert list(cli.COMMANDS) == COMMANDS
-    assert list(cli.PLANNED) == PLANNED_COMMANDS
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -102,7 +102,7 @@ def written(folder: Path) -> list[dict[str, Any]]:
 # -- streaming --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("executor", on("ray-data"))
+@pytest.mark.parametrize("executor", on("ray-data"), scope="module")
 def test_streaming_batch_size_of_a_stage(
     folder: Path, run_sample: Callable[..., dict[str, Any]], executor: str
 ) -> None:
@@ -142,7 +142,7 @@ pipeline.run()
 """
 
 
-@pytest.mark.parametrize("executor", on("ray", "actor-pool"))
+@pytest.mark.parametrize("executor", on("ray", "actor-pool"), scope="module")
 def test_memory_pipeline_composition(folder: Path, run_sample: Callable[..., dict[str, Any]], executor: str) -> None:
     run_sample(COMPOSITION, executor)
     assert sorted(record["text"] for record in written(folder / "output")) == sorted(TEXTS)
@@ -194,7 +194,7 @@ def test_memory_resource_declaration_is_refused_without_accelerators(
     assert not (folder / "output").exists()
 
 
-@pytest.mark.parametrize("executor", on())
+@pytest.mark.parametrize("executor", on(), scope="module")
 def test_memory_executor_backends(folder: Path, run_sample: Callable[..., dict[str, Any]], executor: str) -> None:
     """Rows of other executors than Xenna take the settings that they have."""
     run_sample(
@@ -293,7 +293,7 @@ def test_memory_classifier_batch_sizes(run_sample: Callable[..., dict[str, Any]]
 # -- executors --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("executor", on("actor-pool"))
+@pytest.mark.parametrize("executor", on("actor-pool"), scope="module")
 def test_executors_basic_usage_pattern(folder: Path, run_sample: Callable[..., dict[str, Any]], executor: str) -> None:
     """The pipeline is defined once, and any executor runs it."""
     chosen = with_accelerators(executor)
@@ -341,7 +341,7 @@ def test_executors_fuzzy_deduplication(folder: Path, run_sample: Callable[..., d
     assert [record["text"] for record in written(folder / "output")] == [texts[0], texts[2]]
 
 
-@pytest.mark.parametrize("executor", on())
+@pytest.mark.parametrize("executor", on(), scope="module")
 def test_executors_ray_data(folder: Path, run_sample: Callable[..., dict[str, Any]], executor: str) -> None:
     names = run_sample(
         COMPOSITION.replace("pipeline.run()", "")
@@ -356,7 +356,7 @@ results = pipeline.run(executor)
     assert len(names["results"]) == len(list((folder / "output").glob("*.jsonl")))
 
 
-@pytest.mark.parametrize("executor", on())
+@pytest.mark.parametrize("executor", on(), scope="module")
 def test_executors_minimal_end_to_end(
     folder: Path,
     run_sample: Callable[..., dict[str, Any]],
@@ -442,7 +442,7 @@ for stage in (JsonlReader("input/"), TokenizerStage(), custom_filter_stage, mode
 """
 
 
-@pytest.mark.parametrize("executor", on("ray"))
+@pytest.mark.parametrize("executor", on("ray"), scope="module")
 def test_resources_of_stages_and_functions_on_an_accelerator(
     folder: Path, run_sample: Callable[..., dict[str, Any]], executor: str
 ) -> None:

@@ -35,6 +35,7 @@ COMMANDS: dict[str, str] = {
     "stages": "list stages, filters and modifiers, or show one",
     "recipes": "list the built-in recipes",
     "init": "write a recipe to start from",
+    "import": "translate a configuration of datatrove, Data-Juicer or Dolma into a recipe",
     "report": "show the report of a run",
     "audit": "verify the counts of a run and the hashes of its output files",
     "why": "explain what happened to a document",
@@ -53,9 +54,6 @@ COMMANDS: dict[str, str] = {
     "warm-up": "compile all text rules for this machine now, so that no run waits for it",
 }
 """Commands and their summaries; the module of each has `_` instead of `-`."""
-
-PLANNED = ("import",)
-"""Commands that are planned; their names are reserved."""
 
 INTERRUPTED = 130
 
@@ -102,8 +100,6 @@ def _dispatch(arguments: list[str]) -> int:
         print_result(f"thresher {__version__}")
         return 0
     name = arguments[0]
-    if name in PLANNED:
-        raise UsageError(f"`thresher {name}` is planned and not available yet. Commands: {', '.join(COMMANDS)}")
     if name not in COMMANDS:
         raise UsageError(f"{name!r} is not a command.{nearest(name, COMMANDS)} Commands: {', '.join(COMMANDS)}")
     from thresher.cli.arguments import Parser
@@ -121,7 +117,6 @@ def _help() -> str:
     return (
         "usage: thresher COMMAND …\n\nTurns raw data into training data.\n\n"
         f"commands:\n{commands}\n\n"
-        f"planned, not available yet: {', '.join(PLANNED)}\n\n"
         "`thresher COMMAND --help` shows the flags of a command, `thresher --version` the version.\n"
         "Start with: thresher init my-recipe.yaml"
     )

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from thresher.cli import main as cli
-from thresher.cli.main import COMMANDS, PLANNED, main
+from thresher.cli.main import COMMANDS, main
 from thresher.errors import CheckFailedError, OutputRefusedError, RunFailedError, TooManyErrorsError
 from thresher.version import __version__
 
@@ -28,7 +28,6 @@ def test_the_help_lists_every_command(arguments: list[str], capsys: pytest.Captu
     assert main(arguments) == 0
     out = capsys.readouterr().out
     assert all(f"  {name} " in out for name in COMMANDS)
-    assert f"planned, not available yet: {PLANNED[0]}" in out
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -40,12 +39,6 @@ def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]
 def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--version"]) == 0
     assert capsys.readouterr().out == f"thresher {__version__}\n"
-
-
-@pytest.mark.parametrize("command", PLANNED)
-def test_a_planned_command_says_so(command: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([command, "x"]) == 2
-    assert f"thresher: error: `thresher {command}` is planned and not available yet." in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
