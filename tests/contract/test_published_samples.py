@@ -269,7 +269,7 @@ def test_memory_exact_deduplication(folder: Path, run_sample: Callable[..., dict
         """,
         serial=SerialExecutor(),
     )
-    assert names["result"].clusters["duplicates"] == 12
+    assert names["result"].get_metadata("num_duplicates") == 12
     assert list((folder / "output" / "ExactDuplicateIds").glob("*.parquet"))
 
 

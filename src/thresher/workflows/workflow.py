@@ -42,6 +42,17 @@ class WorkflowResult:
         return self.run.counts
 
     @property
+    def metadata(self) -> dict[str, Any]:
+        """Return figures under the names that scripts for NeMo Curator ask for."""
+        found = self.clusters.get("duplicates")
+        duplicates = {} if found is None else {"num_duplicates": found}
+        return {"total_time": self.run.wall_s, **duplicates, "num_duplicates_removed": self.counts["dropped"]}
+
+    def get_metadata(self, key: str) -> Any:
+        """Return one of them; `None` if there is none of that name."""
+        return self.metadata.get(key)
+
+    @property
     def timings(self) -> dict[str, float]:
         """Return the duration of the run, and the time that workers spent in each stage, in seconds."""
         return {"wall_s": self.run.wall_s} | {stage["name"]: stage["busy_s"] for stage in self.run.stages}

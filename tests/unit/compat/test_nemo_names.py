@@ -129,6 +129,18 @@ def test_a_writer_takes_the_arguments_of_theirs() -> None:
 
 
 @pytest.mark.parametrize(
+    ("endings", "paths"),
+    [
+        ([".jsonl", ".json"], "data"),
+        ([".jsonl"], ["data/**/*.jsonl"]),
+        ([".jsonl.gz", ".jsonl"], ["data/**/*.jsonl.gz", "data/**/*.jsonl"]),
+    ],
+)
+def test_other_endings_than_the_usual_ones_choose_files(endings: list[str], paths: Any) -> None:
+    assert nemo("stages.text.io").JsonlReader("data", file_extensions=endings).file_paths == paths
+
+
+@pytest.mark.parametrize(
     ("name", "arguments", "message"),
     [
         ("JsonlReader", {"file_paths": "a", "read_kwargs": {"nrows": 5}}, "'nrows' has no counterpart.*`limit`"),

@@ -31,6 +31,8 @@ class Arguments:
     """Arguments with the values that change nothing here, and what to do for any other."""
     defaults: Mapping[str, Any] = field(default_factory=dict)
     """Values that an argument which is not given has there, and not here."""
+    extensions: Mapping[str, str] = field(default_factory=dict)
+    """Lists of endings of file names, with the argument for paths that they restrict: patterns here."""
     list_folder: str = ""
     """Folder below `output_path` for the list of duplicates, where documents are not removed."""
 
@@ -67,7 +69,7 @@ _READER = Arguments(
         "_generate_ids": _NO_IDS,
         "_assign_ids": _NO_IDS,
     },
-    without_effect={"file_extensions": "files are accepted by the endings of their type; give a glob for others"},
+    extensions={"file_extensions": "file_paths"},
 )
 _WRITER_MODES = {"ignore": "append"}
 _JSONL_WRITER = Arguments(
@@ -92,7 +94,8 @@ _GPU_SETTINGS = dict.fromkeys(
     ),
     _GPU,
 )
-_FILES = {"input_file_extensions": "the names of files say their type", "cache_kwargs": _TEMPORARY}
+_FILES = {"cache_kwargs": _TEMPORARY}
+_EXTENSIONS = {"input_file_extensions": "input_path"}
 _LIST_KWARGS = {"storage_options": "storage_options"}
 _KWARGS = {"read_kwargs": _READ_KWARGS, "write_kwargs": _LIST_KWARGS}
 _FIRST = ("output_path", "input_path", "input_filetype", "input_blocksize")
@@ -141,6 +144,7 @@ ARGUMENTS: dict[str, Arguments] = {
         opened=_KWARGS,
         without_effect={**_GPU_SETTINGS, **_FILES, "assign_id": _IDS, "id_field": _IDS},
         defaults={"perform_removal": False},
+        extensions=_EXTENSIONS,
         list_folder="ExactDuplicateIds",
     ),
     "FuzzyDeduplicationWorkflow": Arguments(
@@ -150,6 +154,7 @@ ARGUMENTS: dict[str, Arguments] = {
         opened=_KWARGS,
         without_effect={**_GPU_SETTINGS, **_FILES, "use_64_bit_hash": "hashes have 64 bits"},
         defaults={"perform_removal": False},
+        extensions=_EXTENSIONS,
         list_folder="FuzzyDuplicateIds",
     ),
     "SemanticDeduplicationWorkflow": Arguments(
@@ -157,6 +162,7 @@ ARGUMENTS: dict[str, Arguments] = {
         settings=(),
         opened=_KWARGS,
         without_effect=_CLUSTERING,
+        extensions=_EXTENSIONS,
         only=_ONLY_COSINE,
         defaults={"perform_removal": False},
     ),
@@ -184,6 +190,7 @@ ARGUMENTS: dict[str, Arguments] = {
             ),
             **dict.fromkeys(("input_files_per_partition", "output_file_extension"), "units are cut by bytes"),
         },
+        extensions=_EXTENSIONS,
         only=_ONLY_COSINE | {"output_fields": ((None,), "the whole documents are written")},
     ),
     "TextDuplicatesRemovalWorkflow": Arguments(
@@ -191,11 +198,11 @@ ARGUMENTS: dict[str, Arguments] = {
         settings=(),
         opened={"input_kwargs": _READ_KWARGS, "output_kwargs": _LIST_KWARGS},
         values={"id_field": {"_curator_dedup_id": None}, "duplicate_id_field": {"_curator_dedup_id": "id"}},
+        extensions=_EXTENSIONS,
         without_effect={
             **dict.fromkeys(("id_generator_path", "id_generator_storage_options", "drop_id_field"), _IDS),
             **dict.fromkeys(("input_files_per_partition", "output_file_extension"), "units are cut by bytes"),
             "duplicate_id_read_kwargs": _TYPES,
-            "input_file_extensions": _FILES["input_file_extensions"],
         },
         only={
             "input_fields": ((None,), "the whole documents are written"),

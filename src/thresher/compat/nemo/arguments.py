@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import UnionType
@@ -111,12 +112,15 @@ class _Translation:
         for key, value in flat.items():
             if key in self.table.settings:
                 settings |= {} if value is None else {key: value}
-            elif key in self.table.without_effect:
+            elif key in self.table.without_effect or key in self.table.extensions:
                 continue
             elif key in self.table.only:
                 self._check_only(key, value)
             else:
                 own |= self._translated(key, value)
+        for key, paths in self.table.extensions.items():
+            if flat.get(key) and own.get(paths):
+                own[paths] = _with_endings(own[paths], flat[key])
         if self.table.list_folder and own.get("perform_removal") is False and "output_path" in own:
             from thresher.core.files.filesystem import join
 
@@ -161,3 +165,20 @@ class _Translation:
     @property
     def _made_name(self) -> str:
         return str(getattr(self.made, "__name__", self.made))
+
+
+_USUAL = ({".jsonl", ".json"}, {".parquet"})
+"""Endings that readers take anyway."""
+
+
+def _with_endings(paths: Any, endings: Any) -> Any:
+    """Return patterns for the files below folders that have one of some endings."""
+    wanted = [endings] if isinstance(endings, str) else list(endings)
+    if set(wanted) in _USUAL:
+        return paths
+    listed = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+    found: list[str] = []
+    for path in [str(os.fspath(path)) for path in listed]:
+        is_folder = not any(character in path for character in "*?[") and not path.endswith(tuple(wanted))
+        found += [f"{path.rstrip('/')}/**/*{ending}" for ending in wanted] if is_folder else [path]
+    return found
