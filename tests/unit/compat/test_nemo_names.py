@@ -18,6 +18,7 @@ from thresher.compat.nemo.argument_table import ARGUMENTS
 from thresher.compat.nemo.hints import HINTS
 from thresher.compat.nemo.names import MODULES
 from thresher.compat.nemo.table import location
+from thresher.core.arguments.parameters import parameters_of
 from thresher.core.registry import resolve
 from thresher.errors import NotMappedError, ParameterTypeError, UsageError
 from thresher.workflows import WORKFLOWS
@@ -177,6 +178,21 @@ def test_what_stands_for_a_class_can_be_asked_subclassed_joined_and_sent_to_work
     assert reader | None == thresher.JsonlReader | None
     assert pickle.loads(pickle.dumps(reader)) is reader
     assert reader.__name__ == "JsonlReader"
+
+
+@pytest.mark.parametrize("name", sorted(ARGUMENTS))
+def test_every_name_that_arguments_get_is_a_parameter_of_ours(name: str) -> None:
+    target = next(names[name] for names in MODULES.values() if name in names)
+    found = location(target)
+    if found is None:
+        assert target in NOT_THERE_YET
+        return
+    made, table = resolve(found), ARGUMENTS[name]
+    known = set(parameters_of(made)) | {"config"}
+    assert {ours for names in table.opened.values() for ours in names.values()} - {"", "?"} <= known
+    assert set(table.defaults) | set(table.extensions.values()) <= known
+    if "Classifier" not in name:  # they share one table
+        assert set(table.renamed.values()) <= known
 
 
 def test_workflows_take_arguments_in_their_order_and_forget_about_memory_of_gpus(tmp_path: Path) -> None:

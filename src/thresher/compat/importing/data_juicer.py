@@ -13,7 +13,7 @@ from thresher.errors import UsageError, nearest
 
 _NO_BOUND = {sys.maxsize: None}
 _WORDS = "words are found by white space there, too, but stripped of punctuation"
-_MODEL = "a fastText model such as lid.176.bin; Data-Juicer downloads it"
+_MODEL = "the model that comes with the extra langid; give model_path for lid.176.bin, which Data-Juicer takes"
 
 OPERATORS: dict[str, Operator] = {
     "words_num_filter": Operator(
@@ -140,7 +140,7 @@ def _add_language(made: Imported, given: dict[str, Any], field: str) -> None:
     languages = given.pop("lang", "") or []
     listed = [languages] if isinstance(languages, str) else list(languages)
     operator = Operator(
-        "LanguageFilter", {"min_score": "language_threshold"}, {"language_threshold": 0.8}, needs={"model_path": _MODEL}
+        "LanguageFilter", {"min_score": "language_threshold"}, {"language_threshold": 0.8}, difference=_MODEL
     )
     fixed = {"languages": listed or None, **({} if field == "text" else {"text_field": field})}
     made.add("language_id_score_filter", operator, given, fixed)

@@ -17,7 +17,7 @@ from thresher.errors import UsageError, nearest
 _EXECUTORS = ("LocalPipelineExecutor", "SlurmPipelineExecutor", "RayPipelineExecutor", "JobsPipelineExecutor")
 _SPEED = ("file_progress", "doc_progress", "batch_size", "recursive", "compression", "read_metadata", "expand_metadata")
 _WRITER = ("output_filename", "save_media_bytes", "use_content_defined_chunking", "write_page_index", *_SPEED[2:])
-_MODEL = "a fastText model such as lid.176.bin; datatrove downloads it"
+_MODEL = "the model that comes with the extra langid; give model_path for lid.176.bin, which datatrove takes"
 _WORDS = "words are found by white space; datatrove asks spaCy"
 
 OPERATORS: dict[str, Operator] = {
@@ -43,7 +43,7 @@ OPERATORS: dict[str, Operator] = {
     "C4ParagraphFilter": Operator("C4ParagraphFilter"),
     "C4BadWordsFilter": Operator("C4BadWordsFilter", needs={"word_lists": "lists of words; datatrove downloads them"}),
     "FineWebQualityFilter": Operator("FineWebQualityFilter", dropped=("language",)),
-    "LanguageFilter": Operator("LanguageFilter", dropped=("backend",), needs={"model_path": _MODEL}),
+    "LanguageFilter": Operator("LanguageFilter", dropped=("backend",), difference=_MODEL),
     "SamplerFilter": Operator("SamplerFilter", difference="documents are drawn by their ids"),
     "RegexFilter": Operator("RegexFilter"),
     "UnigramLogProbFilter": Operator(

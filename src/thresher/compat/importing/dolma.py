@@ -12,14 +12,14 @@ from thresher.core.arguments.parameters import show_value
 from thresher.errors import UsageError
 
 _AT_ONCE = "a tagger only scores; this drops at once. `--keep-scores` and `thresher rethreshold` try other thresholds"
-_MODEL = "a fastText model such as lid.176.bin; Dolma downloads it"
+_MODEL = "it drops at once, by the model of the extra langid; give model_path for a fastText model"
 
 TAGGERS: tuple[tuple[str, tuple[Operator, ...]], ...] = (
     (r"gopher_v[12]", (Operator("GopherQualityFilter"), Operator("GopherRepetitionFilter", difference=_AT_ONCE))),
     (r"c4_v[12]", (Operator("C4QualityFilter", difference=_AT_ONCE),)),
     (
         r"(ft|cld2|fasttext|pycld2).*lang.*en|cld2_en.*|ft_lang_id_en.*",
-        (Operator("LanguageFilter", {}, {"languages": ["en"]}, needs={"model_path": _MODEL}, difference=_AT_ONCE),),
+        (Operator("LanguageFilter", {}, {"languages": ["en"]}, difference=_MODEL),),
     ),
     (r"pii_(regex|presidio).*", (Operator("PiiRedactor", difference="spans become marks at once"),)),
 )

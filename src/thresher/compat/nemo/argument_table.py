@@ -118,6 +118,32 @@ _ONLY_COSINE: dict[str, tuple[tuple[Any, ...], str]] = {
     "distance_metric": (("cosine", None), "vectors are compared by their cosine")
 }
 
+_TOKEN = {"hf_token": "files of models are fetched with the settings of huggingface_hub"}
+_PADDING = {"padding_side": "texts are padded as their model wants it"}
+_CLASSIFIER = Arguments(
+    order=("cache_dir", "label_field"),
+    renamed={
+        "max_seq_length": "max_length",
+        "model_identifier": "model",
+        "float_score_field": "float_field",
+        "int_score_field": "int_field",
+        "float_score_column": "float_field",
+        "int_score_column": "int_field",
+    },
+    without_effect={**_TOKEN, **_PADDING},
+)
+_EMBEDDER = Arguments(
+    order=("model_identifier",),
+    renamed={"model_identifier": "model", "max_seq_length": "max_length"},
+    values={"pooling": {"mean_pooling": "mean", "last_token": "last"}},
+    without_effect={**_TOKEN, **_PADDING, "use_sentence_transformer": "the folder of the model says what it is"},
+)
+_CLASSIFIERS = (
+    *("QualityClassifier", "DomainClassifier", "MultilingualDomainClassifier", "ContentTypeClassifier"),
+    *("FineWebEduClassifier", "FineWebMixtralEduClassifier", "FineWebNemotronEduClassifier", "FineMathClassifier"),
+    *("PromptTaskComplexityClassifier", "AegisClassifier", "InstructionDataGuardClassifier"),
+)
+
 ARGUMENTS: dict[str, Arguments] = {
     "JsonlReader": _READER,
     "ParquetReader": _READER,
@@ -128,8 +154,16 @@ ARGUMENTS: dict[str, Arguments] = {
     ),
     "TokenCountFilter": Arguments(
         settings=(),
-        without_effect={"hf_token": "files of models are fetched with the settings of huggingface_hub"},
+        without_effect=_TOKEN,
         only={"transformers_init_kwargs": ((None, {}), "give `tokenizer`, an object that is made as you like")},
+    ),
+    **dict.fromkeys(_CLASSIFIERS, _CLASSIFIER),
+    "EmbeddingCreatorStage": _EMBEDDER,
+    "MegatronTokenizerWriter": Arguments(
+        opened={"write_kwargs": {"storage_options": "storage_options"}},
+        values={"mode": _WRITER_MODES},
+        without_effect={"fields": "only tokens are written"},
+        only={"file_extension": (("bin", ".bin", None), "files end in .bin and .idx")},
     ),
     "XennaExecutor": Arguments(settings=(), only={"ignore_head_node": ((False, None), "")}),
     "RayDataExecutor": Arguments(settings=(), only={"ignore_head_node": ((False, None), "")}),

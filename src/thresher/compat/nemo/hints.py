@@ -32,7 +32,9 @@ _OWN_TYPE = Hint(
 _ENGINE = Hint(
     _INTERNAL, "an executor: LocalExecutor, RayExecutor, RayDataExecutor, RayActorPoolExecutor, XennaExecutor"
 )
-_ENDPOINT = Hint("model servers", "a server that you start yourself, and a stage that calls it")
+_ENDPOINT = Hint(
+    "model servers", "any server with OpenAI's protocol, and the stages GenerateText, JudgeText, RewriteText"
+)
 _DOWNLOAD = Hint("downloads and extraction", "files that are downloaded already: JsonlReader, ParquetReader")
 _MODEL_CODE = Hint("model classes", "a stage that loads the model in setup() (docs/accelerators.md)")
 _OWN_STAGE = Hint(_HELPERS, "the standard library, or a stage of your own (docs/writing-a-stage.md)")
@@ -76,13 +78,13 @@ HINTS: dict[str, Hint] = {
     # -- text --
     "nemo_curator.stages": _OWN_STAGE,
     "nemo_curator.stages.math": Hint("mathematics", "a stage of your own (docs/writing-a-stage.md)"),
-    "nemo_curator.stages.synthetic": Hint("synthetic data", "a stage of your own that calls a model server"),
-    "nemo_curator.eval": Hint("synthetic data", "a stage of your own that calls a model server"),
+    "nemo_curator.stages.synthetic": Hint("synthetic data", "GenerateText and RewriteText with prompts of your own"),
+    "nemo_curator.eval": Hint("synthetic data", "JudgeText"),
     "nemo_curator.stages.text.classifiers": _MODEL_CODE,
     "nemo_curator.stages.text.models": _MODEL_CODE,
     "nemo_curator.stages.text.embedders": _MODEL_CODE,
     "nemo_curator.stages.text.download": _DOWNLOAD,
-    "nemo_curator.stages.text.experimental": Hint("translation", "a stage of your own that calls a model server"),
+    "nemo_curator.stages.text.experimental": Hint("translation", "TranslateText"),
     "nemo_curator.stages.text.io": Hint("Lance tables", "ParquetReader and ParquetWriter"),
     "nemo_curator.stages.text.io.reader.base": Hint(_INTERNAL, "SourceStage (docs/writing-a-task.md)"),
     "nemo_curator.stages.text.io.writer.utils": _OWN_STAGE,

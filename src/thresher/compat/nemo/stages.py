@@ -70,7 +70,7 @@ class CompatStage(ProcessingStage[In, Out]):
     def _log_metric(self, name: str, value: float) -> None:
         """Add to a number of the stage in the report; fractions are counted in thousandths."""
         whole = isinstance(value, int) or float(value).is_integer()
-        self.count(name if whole else f"{name}_milli", int(value if whole else round(value * 1000)))
+        self.count(name if whole else f"{name} (thousandths)", int(value) if whole else round(1000 * value))
 
     def _log_metrics(self, metrics: dict[str, float]) -> None:
         """Add to several numbers."""
@@ -84,7 +84,7 @@ class CompatStage(ProcessingStage[In, Out]):
         try:
             yield
         finally:
-            self.count(f"{name}_milli", round((time.perf_counter() - started) * 1000))
+            self.count(f"{name} (ms)", round(1000 * (time.perf_counter() - started)))
 
 
 def get_stage_class(name: str) -> type[Any]:
