@@ -77,7 +77,6 @@ def run_sample(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., d
             if executor != "local":
                 need_ray(executor)
             monkeypatch.setenv("THRESHER_COMPAT_EXECUTOR", executor)
-            monkeypatch.setattr("thresher.core.pipeline.DEFAULT_EXECUTOR", executor)
         names = {"__name__": "published_sample", **given}
         exec(compile(textwrap.dedent(STAND_INS), "stand-ins", "exec"), names)
         exec(compile(textwrap.dedent(code), "sample", "exec"), names)

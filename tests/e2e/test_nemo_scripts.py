@@ -75,7 +75,24 @@ from nemo_curator.stages.text.io.reader import JsonlReader
 from nemo_curator.stages.text.io.writer import JsonlWriter
 from nemo_curator.stages.text.modifiers import Modify, UrlRemover
 from nemo_curator.tasks.utils import TaskPerfUtils
+from nemo_curator.stages.base import ProcessingStage
+from nemo_curator.stages.function_decorators import processing_stage
+from nemo_curator.tasks import DocumentBatch
 from helper import AddLength, OddLength
+
+
+class Mark(ProcessingStage[DocumentBatch, DocumentBatch]):
+    def process(self, task):
+        return task.replace("mark", [MARK] * task.num_items)
+
+
+@processing_stage(name="check", resources={"cpus": 1.0})
+def check(task: DocumentBatch) -> DocumentBatch:
+    assert set(task.values("mark")) <= {MARK}
+    return task
+
+
+MARK = "seen"
 
 
 def main(args):
@@ -86,6 +103,8 @@ def main(args):
     pipeline.add_stage(ScoreFilter(WordCountFilter(min_words=10), text_field="text", score_field="words", name="long"))
     pipeline.add_stage(Modify(UrlRemover(), input_fields="text"))
     pipeline.add_stage(ScoreFilter(OddLength()))
+    pipeline.add_stage(Mark())
+    pipeline.add_stage(check)
     pipeline.add_stage(AddLength().with_(batch_size=1, ray_stage_spec={"max_workers": 4}))
     pipeline.add_stage(JsonlWriter(path=args.output, write_kwargs={"force_ascii": False}))
     print(pipeline.describe())
@@ -145,7 +164,7 @@ def test_a_script_runs_unchanged_and_its_workers_import_its_modules(folder: Path
     assert "batches 3.0" in ended.stdout
     assert all(len(str(record["text"])) == record["length"] and record["length"] % 2 for record in kept)  # type: ignore[operator]  # a number
     assert {len(str(record["text"]).split()) >= 10 for record in kept} == {True}
-    assert list(kept[0]) == ["id", "text", "words", "length"]
+    assert list(kept[0]) == ["id", "text", "words", "mark", "length"]
 
 
 def test_one_variable_in_the_environment_is_enough(folder: Path) -> None:
@@ -187,7 +206,6 @@ from nemo_curator.pipeline import Pipeline
 from nemo_curator.stages.file_partitioning import FilePartitioningStage
 from nemo_curator.stages.text.io.reader.jsonl import JsonlReaderStage
 from nemo_curator.stages.text.io.writer import JsonlWriter
-from thresher import SerialExecutor
 from helper import Choosy
 
 pipeline = Pipeline("parts")
@@ -195,7 +213,8 @@ pipeline.add_stage(FilePartitioningStage(file_paths="input", files_per_partition
 pipeline.add_stage(JsonlReaderStage(fields=["id", "text"], read_kwargs={"lines": True}))
 pipeline.add_stage(Choosy(sys.argv[1]))
 pipeline.add_stage(JsonlWriter("parts"))
-result = pipeline.run(SerialExecutor(), max_errors="100%")
+result = pipeline.run(max_errors="100%")
+assert result.to_dict()["executor"] == "serial"
 print(len(result), result.counts["written"], result.counts["quarantined"])
 """
 
@@ -208,7 +227,7 @@ def test_files_are_grouped_and_read_in_two_stages_and_sentinels_drop_or_fail(
     folder: Path, answer: str, printed: str
 ) -> None:
     (folder / "parts.py").write_text(STAGES)
-    ended = run_script(folder, "-m", "thresher.compat", "parts.py", answer)
+    ended = run_script(folder, "-m", "thresher.compat", "--executor", "serial", "parts.py", answer)
     assert (ended.returncode, ended.stdout.strip()) == (0, printed), ended.stderr
 
 

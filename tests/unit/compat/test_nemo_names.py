@@ -259,7 +259,7 @@ def test_an_installed_nemo_curator_wins_unless_asked_otherwise(tmp_path: Path) -
     assert run_python(code, tmp_path, **wanted).stdout == "somebody else\n"
     assert run_python(code, tmp_path, **wanted, THRESHER_COMPAT_REPLACE="1").stderr.count("Thresher has nothing") == 1
     replacing = "import thresher.compat.nemo_curator, nemo_curator.pipeline as p; print(p.Pipeline.__module__)"
-    assert run_python(replacing, tmp_path, THRESHER_COMPAT_REPLACE="1").stdout == "thresher.core.pipeline\n"
+    assert run_python(replacing, tmp_path, THRESHER_COMPAT_REPLACE="1").stdout == "thresher.compat.nemo.pipeline\n"
 
 
 def test_replacing_what_is_imported_already_is_refused(tmp_path: Path) -> None:

@@ -19,6 +19,8 @@ CONNECT_S = 5.0
 """Time limit for a cluster to accept a connection."""
 LEAVE_S = 3.0
 """Time limit for the processes of a private cluster to end by themselves."""
+COMPAT = "THRESHER_COMPAT"
+"""Start of the environment variables that let workers import modules which were written for another curator."""
 LEAST_STORE_BYTES = 96 * 2**20
 """Smallest object store that is requested; Ray needs 75 MiB."""
 
@@ -83,7 +85,7 @@ class RaySession:
             "log_to_driver": False,
             "logging_level": logging.ERROR,
             "configure_logging": True,
-            "runtime_env": request.runtime_env,
+            "runtime_env": with_compat_names(request.runtime_env),
         }
         address = request.address or os.environ.get("RAY_ADDRESS") or None
         if address is not None:
@@ -125,6 +127,15 @@ class RaySession:
         if self._opened:
             self._opened = False
             end_ray()
+
+
+def with_compat_names(runtime_env: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Return a runtime environment in which workers find the import names of another curator, if this process does."""
+    names = {name: value for name, value in os.environ.items() if name.startswith(COMPAT)}
+    if not names:
+        return runtime_env
+    given = dict(runtime_env or {})
+    return {**given, "env_vars": {**names, **given.get("env_vars", {})}}
 
 
 def check_reachable(address: str) -> None:

@@ -108,3 +108,9 @@ def executor_instead(made: type[Any], options: dict[str, Any]) -> Any:
         elif client.num_cpus and not os.environ.get("RAY_ADDRESS"):
             options.setdefault("workers", client.num_cpus)
     return made(**options)
+
+
+def chosen_executor() -> Any:
+    """Return the executor of `THRESHER_COMPAT_EXECUTOR`; `None` if it is not set."""
+    name = os.environ.get(EXECUTOR, "")
+    return executor_instead(load_executor(name), {}) if name else None

@@ -41,6 +41,7 @@ _ACTOR_POOL = _same("RayActorPoolExecutor")
 _RAY_DATA = _same("RayDataExecutor")
 _XENNA = _same("XennaExecutor")
 _CLIENTS = {name: f"{_CLIENT}:{name}" for name in ("RayClient", "SlurmRayClient")}
+_PIPELINE = {"Pipeline": "thresher.compat.nemo.pipeline:CompatPipeline"}
 _WORKFLOW = {
     "WorkflowBase": "thresher.workflows.workflow:Workflow",
     "WorkflowRunResult": "thresher.workflows.workflow:WorkflowResult",
@@ -130,8 +131,8 @@ _B, _S, _T, _D = (
 
 MODULES: dict[str, dict[str, str]] = {
     "nemo_curator": {},
-    "nemo_curator.pipeline": _same("Pipeline"),
-    "nemo_curator.pipeline.pipeline": _same("Pipeline"),
+    "nemo_curator.pipeline": _PIPELINE,
+    "nemo_curator.pipeline.pipeline": _PIPELINE,
     "nemo_curator.pipeline.workflow": _WORKFLOW,
     "nemo_curator.tasks": {**_TASK_CLASSES, **_SENTINELS, **_PERF_UTILS},
     "nemo_curator.tasks.tasks": {**_same("Task"), **_SENTINELS},

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from thresher.backends.ray_nodes.session import check_reachable
+from thresher.backends.ray_nodes.session import check_reachable, with_compat_names
 from thresher.errors import UsageError
 
 
@@ -102,3 +102,16 @@ def test_a_cluster_that_runs_here_is_found_by_ray(nobody: str, note: Path, monke
 def test_where_somebody_listens_ray_is_asked(somebody: socket.socket) -> None:
     check_reachable(place_of(somebody))
     assert was_called(somebody)
+
+
+def test_workers_of_a_running_cluster_find_the_names_of_another_curator_if_the_driver_does(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("THRESHER_COMPAT", raising=False)
+    monkeypatch.delenv("THRESHER_COMPAT_REPLACE", raising=False)
+    assert with_compat_names(None) is None
+    assert with_compat_names({"pip": ["x"]}) == {"pip": ["x"]}
+    monkeypatch.setenv("THRESHER_COMPAT", "nemo_curator")
+    assert with_compat_names(None) == {"env_vars": {"THRESHER_COMPAT": "nemo_curator"}}
+    given = {"pip": ["x"], "env_vars": {"A": "1", "THRESHER_COMPAT": ""}}
+    assert with_compat_names(given) == given
