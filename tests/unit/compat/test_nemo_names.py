@@ -233,6 +233,65 @@ def test_all_workflows_that_share_a_name_are_in_the_table() -> None:
     assert {*WORKFLOWS} - own - {"SubstringDeduplicationWorkflow"} <= set(TARGETS)
 
 
+# -- functions and figures --------------------------------------------------------------------------------------------
+
+
+def test_files_of_a_folder_are_listed_with_those_below_it_on_request(tmp_path: Path) -> None:
+    listing = nemo("utils.file_utils").get_all_file_paths_under
+    (tmp_path / "below").mkdir()
+    for name in ("b.jsonl", "a.jsonl", "c.txt", "below/d.jsonl"):
+        (tmp_path / name).write_text("{}\n")
+    assert listing(str(tmp_path), keep_extensions=".jsonl") == [f"{tmp_path}/a.jsonl", f"{tmp_path}/b.jsonl"]
+    assert len(listing(str(tmp_path), recurse_subdirectories=True)) == 4
+
+
+def test_texts_are_cut_as_rules_cut_them() -> None:
+    functions = nemo("stages.text.utils.text_utils")
+    assert functions.get_sentences("a\n \nb") == ["a", "b"]
+    assert functions.get_paragraphs("a\n\nb\nc") == ["a", "b\nc"]
+    assert functions.get_ngrams(["a", "b", "c"], 2) == [("a", "b"), ("b", "c")]
+
+
+def test_figures_of_a_stage_add_up() -> None:
+    stats = nemo("utils.performance_utils").StagePerfStats
+    one = stats("s", process_time=1.5, num_items_processed=2, custom_metrics={"a": 1.0})
+    both = sum([one, stats("s", process_time=0.5, custom_metrics={"b": 2.0})])
+    assert dict(both.items())["process_time"] == 2.0
+    assert dict(both.items())["custom.b"] == 2.0
+    timer = nemo("utils.performance_utils").StageTimer(thresher.ScoreFilter(thresher.UrlsFilter()))
+    with timer.time_process(3):
+        pass
+    assert timer.log_stats()[1].num_items_processed == 3
+
+
+def test_tasks_alone_have_no_figures() -> None:
+    with pytest.raises(TypeError, match=r"what Pipeline\.run\(\) or the run\(\) of a workflow returned"):
+        nemo("tasks.utils").TaskPerfUtils.collect_stage_metrics([thresher.EmptyTask()])
+
+
+def test_a_stage_class_is_found_by_its_name() -> None:
+    base = nemo("stages.base")
+
+    class OwnOfThisTest(base.ProcessingStage):  # type: ignore[misc, name-defined]  # of the finder
+        """A stage of the user."""
+
+    assert base.get_stage_class("OwnOfThisTest") is OwnOfThisTest
+    assert base.get_stage_class("JsonlReader") is thresher.JsonlReader
+    with pytest.raises(UsageError, match="Did you mean 'OwnOfThisTest'"):
+        base.get_stage_class("OwnOfThisTset")
+
+
+def test_specs_for_other_schedulers_are_accepted_and_attempts_are_kept() -> None:
+    base = nemo("stages.base")
+
+    class Own(base.ProcessingStage):  # type: ignore[misc, name-defined]  # of the finder
+        """A stage of the user."""
+
+    spec = {"num_run_attempts_python": 5, "slots_per_actor": 4}
+    assert Own().with_(batch_size=2, xenna_stage_spec=spec, ray_stage_spec=None).max_attempts == 5
+    assert Own().get_config()["batch_size"] == 1
+
+
 # -- installing -------------------------------------------------------------------------------------------------------
 
 

@@ -121,6 +121,7 @@ _EXACT, _FUZZY, _SEMANTIC, _TEXT_SEMANTIC, _REMOVAL = (
 _REMOVAL_STAGE = {"TextDuplicatesRemovalStage": "RemoveListed"}
 _RANKING = {"RankingStrategy": "thresher.compat.nemo.ranking:RankingStrategy"}
 _MERGE = _same("merge_file_prefixes")
+_FILE_UTILS = {"get_all_file_paths_under": "thresher.compat.nemo.file_functions:get_all_file_paths_under"}
 
 _B, _S, _T, _D = (
     "nemo_curator.backends",
@@ -143,6 +144,7 @@ MODULES: dict[str, dict[str, str]] = {
     "nemo_curator.core": {},
     "nemo_curator.core.client": _CLIENTS,
     "nemo_curator.utils.performance_utils": _PERF,
+    "nemo_curator.utils.file_utils": _FILE_UTILS,
     "nemo_curator.utils.merge_file_prefixes": _MERGE,
     # -- who runs it --
     _B: {**_BASE, **_ACTOR_POOL, **_RAY_DATA, **_XENNA},

@@ -59,13 +59,13 @@ class CompatStage(ProcessingStage[In, Out]):
         """Return name, resources and batch size."""
         return {"name": self.name, "resources": self.resources, "batch_size": self.batch_size}
 
-    def with_(self, **settings: Any) -> typing.Self:
+    def with_(self, *arguments: Any, **settings: Any) -> typing.Self:
         """Return a changed copy. Specs for the schedulers of engines are accepted; attempts become `max_attempts`."""
         specs = [settings.pop(name, None) or {} for name in _SCHEDULING]
         attempts = [spec[key] for spec in specs for key in _ATTEMPTS if key in spec]
         if attempts:
             settings.setdefault("max_attempts", attempts[0])
-        return super().with_(**settings)
+        return super().with_(*arguments, **settings)
 
     def _log_metric(self, name: str, value: float) -> None:
         """Add to a number of the stage in the report; fractions are counted in thousandths."""
