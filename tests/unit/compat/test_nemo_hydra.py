@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from thresher.cli.main import main
 from thresher.compat.nemo.hydra import load_hydra
 from thresher.core.recipes.recipe import Recipe, load_recipe
 from thresher.errors import RecipeError
@@ -154,6 +156,29 @@ workflow:
 def test_what_cannot_be_translated_is_refused_with_its_place(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(RecipeError, match=message):
         load(tmp_path, text)
+
+
+def test_a_recipe_that_names_a_class_of_theirs_stays_a_recipe(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "own.yaml"
+    path.write_text(
+        f"name: own\nparams: {{a: b}}\nstages: [{{_target_: {TEXT}.io.JsonlReader, file_paths: '${{a}}'}}]\n"
+    )
+    assert main(["plan", str(path)]) == 2
+    assert "--trust nemo_curator" in capsys.readouterr().err
+
+
+def test_a_configuration_may_be_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.jsonl").write_text('{"text": "a"}\n')
+    stages = [
+        {"_target_": f"{TEXT}.io.JsonlReader", "file_paths": "${input_path}"},
+        {"_target_": f"{TEXT}.io.JsonlWriter", "path": f"{tmp_path}/out"},
+    ]
+    (tmp_path / "c.json").write_text(json.dumps({"input_path": "???", "stages": stages}, indent=1))
+    assert main(["plan", str(tmp_path / "c.json"), f"input_path={tmp_path}/in", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["output"] == f"{tmp_path}/out"
 
 
 def test_a_key_that_the_configuration_lacks_is_refused(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ DESCRIPTION = "Run a recipe. The same command resumes an interrupted run."
 PLANNED_FLAGS = ()
 MOST_READ = 1_000_000
 """Bytes of a recipe that are searched for names of another curator."""
-_NEMO_CURATOR = re.compile(rb"_target_:\s*[\"']?nemo_curator\.")
+_NEMO_CURATOR = re.compile(rb"_target_[\"']?\s*:\s*[\"']?nemo_curator\.")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -121,9 +121,10 @@ def load(arguments: argparse.Namespace) -> Any:
 
     settings = read_settings(arguments.settings)
     if names_nemo_curator(arguments.recipe):
-        from thresher.compat.nemo.hydra import load_hydra
+        from thresher.compat.nemo.hydra import is_hydra, load_hydra
 
-        return load_hydra(arguments.recipe, settings, frozenset(arguments.trust))
+        if is_hydra(arguments.recipe):
+            return load_hydra(arguments.recipe, settings, frozenset(arguments.trust))
     return load_recipe(arguments.recipe, settings, frozenset(arguments.trust))
 
 

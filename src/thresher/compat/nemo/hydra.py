@@ -34,6 +34,12 @@ _WRAPPED = {wrapper: kind for kind, wrapper in WRAPPERS.items()}
 _FIRST = {"ScoreFilter": "filter_obj", "Modify": "modifier_fn"}
 
 
+def is_hydra(path: str) -> bool:
+    """Return True if a file is a configuration, and not a recipe that names one of its classes."""
+    data, _ = read_yaml(FilePath(path).read_text(encoding="utf-8-sig"), path)
+    return isinstance(data, dict) and not {"name", "params"}.intersection(data)
+
+
 def load_hydra(path: str, settings: Mapping[str, Any], trust: Collection[str] = ()) -> Recipe:
     """Return the recipe that says the same as a configuration. `settings` are the `key=value` of the command line."""
     data, _ = read_yaml(FilePath(path).read_text(encoding="utf-8-sig"), path)
