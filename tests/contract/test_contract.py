@@ -184,6 +184,17 @@ def test_sizes_are_decimal_unless_they_say_i() -> None:
 # -- command line -----------------------------------------------------------------------------------------------------
 
 
+def test_scripts_for_another_curator_are_run_by_these_names() -> None:
+    from thresher.compat.nemo import client, finder
+
+    assert (finder.ENABLED, finder.REPLACES, client.EXECUTOR) == (
+        "THRESHER_COMPAT",
+        "THRESHER_COMPAT_REPLACE",
+        "THRESHER_COMPAT_EXECUTOR",
+    )
+    assert (finder.ORIGINAL, finder.ALIAS) == ("nemo_curator", "thresher.compat.nemo_curator")
+
+
 def test_every_command_is_there() -> None:
     assert list(cli.COMMANDS) == COMMANDS
 

@@ -158,6 +158,13 @@ def test_an_argument_that_would_change_the_result_is_refused(
         getattr(nemo("stages.text.io"), name)(**arguments)
 
 
+def test_readers_of_groups_of_files_refuse_the_same_arguments() -> None:
+    stage = nemo("stages.text.io.reader.jsonl").JsonlReaderStage
+    assert stage(read_kwargs={"lines": True, "storage_options": {"anon": True}}).storage_options == {"anon": True}
+    with pytest.raises(ParameterTypeError, match="'nrows' has no counterpart"):
+        stage(read_kwargs={"nrows": 3})
+
+
 def test_a_stage_is_named_by_its_argument() -> None:
     filters = nemo("stages.text.filters")
     stage = filters.ScoreFilter(filters.WordCountFilter(min_words=3), score_field="words", name="long", verbose=True)

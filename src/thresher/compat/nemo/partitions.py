@@ -106,10 +106,15 @@ class FileGroupReader(ProcessingStage[FileGroupTask, DocumentBatch]):
         allow_empty: bool = True,
         name: str | None = None,
     ) -> None:
-        """`fields`: keep only these. `read_kwargs`: only `storage_options` has an effect."""
+        """`fields`: keep only these. `read_kwargs`: `storage_options`, and what has no effect here."""
+        from thresher.compat.nemo.arguments import translated
+        from thresher.core.registry import lookup
+
         del allow_empty
+        reader = self.reader or "JsonlReader"
+        own, _ = translated(reader, lookup(reader).load(), {"read_kwargs": read_kwargs})
         self.fields = fields
-        self.storage_options = dict(read_kwargs or {}).get("storage_options")
+        self.storage_options: dict[str, Any] | None = own.get("storage_options")
         if name:
             self.name = name
 
