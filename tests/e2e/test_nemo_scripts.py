@@ -231,6 +231,101 @@ def test_files_are_grouped_and_read_in_two_stages_and_sentinels_drop_or_fail(
     assert (ended.returncode, ended.stdout.strip()) == (0, printed), ended.stderr
 
 
+OWN_TASKS = """\
+from dataclasses import field
+
+import pandas as pd
+
+from nemo_curator.backends.base import NodeInfo, WorkerMetadata
+from nemo_curator.core.client import SlurmRayClient
+from nemo_curator.pipeline import Pipeline
+from nemo_curator.stages.base import ProcessingStage
+from nemo_curator.stages.resources import Resources
+from nemo_curator.tasks import EmptyTask, Task
+
+
+class Sentences(Task[pd.DataFrame]):
+    data: pd.DataFrame = field(default_factory=pd.DataFrame)
+
+    @property
+    def num_items(self) -> int:
+        return len(self.data)
+
+    def validate(self) -> bool:
+        return True
+
+
+class Create(ProcessingStage[EmptyTask, Sentences]):
+    name: str = "Create"
+
+    def __init__(self, tasks: int):
+        self.tasks = tasks
+
+    def inputs(self):
+        return [], []
+
+    def outputs(self):
+        return ["data"], ["sentence"]
+
+    def process(self, _: EmptyTask) -> list[Sentences]:
+        frames = [pd.DataFrame({"sentence": [f"sentence {n}", "another one"]}) for n in range(self.tasks)]
+        return [Sentences(data=frame, dataset_name="sample") for frame in frames]
+
+
+class Count(ProcessingStage[Sentences, Sentences]):
+    name: str = "Count"
+    resources: Resources = Resources(cpus=1.0)
+
+    def process(self, task: Sentences) -> Sentences:
+        task.data["words"] = task.data["sentence"].str.split().str.len()
+        return task
+
+
+class Model(ProcessingStage[Sentences, Sentences]):
+    name: str = "Model"
+    resources: Resources = Resources(cpus=1.0, gpu_memory_gb=10.0)
+
+    def __init__(self, batch_size: int):
+        self.batch_size = batch_size
+
+    def setup_on_node(self, node_info: NodeInfo, _: WorkerMetadata) -> None:
+        assert node_info.node_id
+
+    def setup(self, _: WorkerMetadata) -> None:
+        self.model = len
+
+    def process_batch(self, tasks: list[Sentences]) -> list[Sentences]:
+        made = []
+        for task in tasks:
+            frame = task.data.copy()
+            frame["length"] = [self.model(text) for text in frame["sentence"]]
+            made.append(Sentences(data=frame, dataset_name=task.dataset_name))
+        return made
+
+    def process(self, task: Sentences) -> Sentences:
+        return self.process_batch([task])[0]
+
+
+client = SlurmRayClient()
+client.start()
+pipeline = Pipeline(name="own_tasks", description="tasks of a type of the script's own")
+pipeline.add_stage(Create(tasks=7)).add_stage(Count()).add_stage(Model(batch_size=2))
+results = pipeline.run()
+print(len(results), sorted(results[0].data.columns), isinstance(results[0], Task))
+client.stop()
+"""
+
+
+@pytest.mark.parametrize("executor", ["serial", pytest.param("actor-pool", marks=pytest.mark.slow)])
+def test_tasks_of_the_scripts_own_type_travel(folder: Path, executor: str) -> None:
+    (folder / "own_tasks.py").write_text(
+        OWN_TASKS.replace("SlurmRayClient()", "SlurmRayClient(num_cpus=2, num_gpus=1)")
+    )
+    ended = run_script(folder, "-m", "thresher.compat", "--executor", executor, "own_tasks.py")
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.strip().endswith("7 ['length', 'sentence', 'words'] True")
+
+
 DUPLICATES = """\
 from nemo_curator.stages.deduplication.exact.workflow import ExactDeduplicationWorkflow
 from nemo_curator.stages.text.deduplication import TextDuplicatesRemovalWorkflow

@@ -8,7 +8,7 @@ import pickle
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -286,6 +286,34 @@ def test_a_stage_class_is_found_by_its_name() -> None:
     assert base.get_stage_class("JsonlReader") is thresher.JsonlReader
     with pytest.raises(UsageError, match="Did you mean 'OwnOfThisTest'"):
         base.get_stage_class("OwnOfThisTset")
+
+
+class Recorder:
+    """An executor on an engine that counts accelerators and not their memory; keeps the pipeline that it is given."""
+
+    cannot: ClassVar[dict[str, str]] = {"resources.gpu_memory_gb": "it counts devices"}
+
+    def execute(self, pipeline: Any, options: Any) -> None:
+        self.given = pipeline
+
+
+@pytest.mark.parametrize(("memory_gb", "share"), [(10, 0.4), (0.1, 0.1), (48, 1.0)])
+def test_memory_of_an_accelerator_becomes_a_share_where_an_engine_counts_devices(
+    memory_gb: float, share: float
+) -> None:
+    stage = thresher.ScoreFilter(thresher.UrlsFilter()).with_(resources=thresher.Resources(gpu_memory_gb=memory_gb))
+    pipeline = nemo("pipeline").Pipeline("shares", stages=[stage])
+    executor = Recorder()
+    pipeline.run(executor)
+    assert executor.given.stages[0].resources == thresher.Resources(gpus=share)
+    assert pipeline.stages[0].resources.gpu_memory_gb == memory_gb
+
+
+def test_every_task_is_one_of_theirs() -> None:
+    task = nemo("tasks").Task
+    assert isinstance(thresher.DocumentBatch([]), task)
+    assert issubclass(thresher.FileGroupTask, task)
+    assert not isinstance(3, task)
 
 
 def test_specs_for_other_schedulers_are_accepted_and_attempts_are_kept() -> None:

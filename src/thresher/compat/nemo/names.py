@@ -30,7 +30,8 @@ _SENTINELS = {
     "EmptyTask": "EmptyTask",
     **{name: f"{_TASKS}:{name}" for name in ("SentinelTask", "NoneTask", "FailedTask")},
 }
-_TASK_CLASSES = _same("Task", "DocumentBatch", "FileGroupTask")
+_TASK = {"Task": f"{_TASKS}:CompatTask"}
+_TASK_CLASSES = {**_TASK, **_same("DocumentBatch", "FileGroupTask")}
 _PERF = {
     "StagePerfStats": f"{_PERFORMANCE}:StagePerfStats",
     "StageTimer": f"{_PERFORMANCE}:StageTimer",
@@ -136,7 +137,7 @@ MODULES: dict[str, dict[str, str]] = {
     "nemo_curator.pipeline.pipeline": _PIPELINE,
     "nemo_curator.pipeline.workflow": _WORKFLOW,
     "nemo_curator.tasks": {**_TASK_CLASSES, **_SENTINELS, **_PERF_UTILS},
-    "nemo_curator.tasks.tasks": {**_same("Task"), **_SENTINELS},
+    "nemo_curator.tasks.tasks": {**_TASK, **_SENTINELS},
     "nemo_curator.tasks.sentinels": _SENTINELS,
     "nemo_curator.tasks.document": _same("DocumentBatch"),
     "nemo_curator.tasks.file_group": _same("FileGroupTask"),
