@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -324,6 +325,92 @@ def test_tasks_of_the_scripts_own_type_travel(folder: Path, executor: str) -> No
     ended = run_script(folder, "-m", "thresher.compat", "--executor", executor, "own_tasks.py")
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout.strip().endswith("7 ['length', 'sentence', 'words'] True")
+
+
+DOWNLOADS = """\
+import os
+import shutil
+
+from nemo_curator.pipeline import Pipeline
+from nemo_curator.stages.text.download import (
+    DocumentDownloader,
+    DocumentDownloadExtractStage,
+    DocumentExtractor,
+    DocumentIterator,
+    URLGenerator,
+)
+from nemo_curator.stages.text.io.writer import JsonlWriter
+
+
+class Urls(URLGenerator):
+    def generate_urls(self):
+        return [f"far://stories/{name}.txt" for name in ("one", "two", "missing", "later")]
+
+
+class Copy(DocumentDownloader):
+    def _get_output_filename(self, url):
+        return os.path.basename(url)
+
+    def _download_to_path(self, url, path):
+        if "missing" in url:
+            return False, "not there"
+        shutil.copy(os.path.join("far", os.path.basename(url)), path)
+        return True, None
+
+
+class Stories(DocumentIterator):
+    def __init__(self):
+        super().__init__()
+
+    def iterate(self, file_path):
+        with open(file_path) as file:
+            for line in file:
+                yield {"raw": line.strip()}
+
+    def output_columns(self):
+        return ["raw"]
+
+
+class Upper(DocumentExtractor):
+    def extract(self, record):
+        return {"text": record["raw"].upper()} if record["raw"] else None
+
+    def input_columns(self):
+        return ["raw"]
+
+    def output_columns(self):
+        return ["text"]
+
+
+class StoryStage(DocumentDownloadExtractStage):
+    def __init__(self, folder):
+        self.name = "stories"
+        super().__init__(
+            url_generator=Urls(), downloader=Copy(folder), iterator=Stories(), extractor=Upper(), url_limit=3
+        )
+
+
+pipeline = Pipeline("stories", stages=[StoryStage("raw"), JsonlWriter("stories")])
+result = pipeline.run(max_errors="100%")
+print(result.counts["written"], result.counts["quarantined"], len(result))
+"""
+
+
+def test_a_download_that_a_script_describes_is_fetched_url_by_url(folder: Path) -> None:
+    """One of three URLs fails: it is quarantined, and the others are written; a second run fetches nothing again."""
+    (folder / "far").mkdir()
+    for name in ("one", "two", "later"):
+        (folder / "far" / f"{name}.txt").write_text(f"{name} a\n\n{name} b\n")
+    (folder / "download.py").write_text(DOWNLOADS)
+    command = ("-m", "thresher.compat", "--executor", "serial", "download.py")
+    ended = run_script(folder, *command)
+    assert (ended.returncode, ended.stdout.strip()) == (0, "4 1 2"), ended.stderr
+    assert records_in(folder / "stories") == [
+        {"text": f"{name.upper()} {letter}", "file_name": f"{name}.txt"} for name in ("one", "two") for letter in "AB"
+    ]
+    assert sorted(path.name for path in (folder / "raw").iterdir()) == ["one.txt", "two.txt"]
+    shutil.rmtree(folder / "far")
+    assert "4 1 2" in run_script(folder, *command).stdout
 
 
 DUPLICATES = """\

@@ -35,7 +35,11 @@ _ENGINE = Hint(
 _ENDPOINT = Hint(
     "model servers", "any server with OpenAI's protocol, and the stages GenerateText, JudgeText, RewriteText"
 )
-_DOWNLOAD = Hint("downloads and extraction", "files that are downloaded already: JsonlReader, ParquetReader")
+_DOWNLOAD = Hint(
+    "downloads and extraction",
+    "DocumentDownloadExtractStage with classes of your own, or files that are downloaded already: JsonlReader, "
+    "ParquetReader",
+)
 _MODEL_CODE = Hint("model classes", "a stage that loads the model in setup() (docs/accelerators.md)")
 _OWN_STAGE = Hint(_HELPERS, "the standard library, or a stage of your own (docs/writing-a-stage.md)")
 

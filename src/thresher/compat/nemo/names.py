@@ -106,6 +106,11 @@ _QUALITY, _CONTENT, _PROMPT = (
     _same(name) for name in ("QualityClassifier", "ContentTypeClassifier", "PromptTaskComplexityClassifier")
 )
 _FINEMATH = _same("FineMathClassifier")
+_DOWNLOAD_NAMES = (
+    *("URLGenerator", "DocumentDownloader", "DocumentIterator", "DocumentExtractor", "URLGenerationStage"),
+    *("DocumentDownloadStage", "DocumentIterateExtractStage", "DocumentDownloadExtractStage"),
+)
+_DOWNLOAD = {name: f"thresher.compat.nemo.download:{name}" for name in _DOWNLOAD_NAMES}
 _CLASSIFIERS = {**_DOMAIN, **_FINEWEB, **_AEGIS, **_QUALITY, **_CONTENT, **_PROMPT}
 _EMBEDDERS = _same("EmbeddingCreatorStage")
 
@@ -222,6 +227,14 @@ MODULES: dict[str, dict[str, str]] = {
     f"{_T}.modules.modifier": _MODIFY,
     f"{_T}.utils": {},
     f"{_T}.utils.text_utils": _TEXT_UTILS,
+    f"{_T}.download": _DOWNLOAD,
+    **dict.fromkeys(
+        (
+            f"{_T}.download.base{part}"
+            for part in ("", ".url_generation", ".download", ".iterator", ".extract", ".stage")
+        ),
+        _DOWNLOAD,
+    ),
     # -- models --
     f"{_T}.classifiers": _CLASSIFIERS,
     f"{_T}.classifiers.aegis": _AEGIS,
