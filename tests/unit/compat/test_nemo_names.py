@@ -250,6 +250,9 @@ def test_files_of_a_folder_are_listed_with_those_below_it_on_request(tmp_path: P
         (tmp_path / name).write_text("{}\n")
     assert listing(str(tmp_path), keep_extensions=".jsonl") == [f"{tmp_path}/a.jsonl", f"{tmp_path}/b.jsonl"]
     assert len(listing(str(tmp_path), recurse_subdirectories=True)) == 4
+    (tmp_path / "a.jsonl").write_text("{}\n{}\n")
+    sized = nemo("utils.file_utils").get_all_file_paths_and_size_under(str(tmp_path), keep_extensions=[".jsonl"])
+    assert sized == [(f"{tmp_path}/b.jsonl", 3), (f"{tmp_path}/a.jsonl", 6)]
 
 
 def test_texts_are_cut_as_rules_cut_them() -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 
@@ -18,9 +19,30 @@ def get_all_file_paths_under(
     `keep_extensions`: endings of names. Names that begin with `.` or `_` are left out, as readers leave them out.
     """
     del fs  # the path says where it is
+    return [name for name, _ in _files(path, recurse_subdirectories, keep_extensions, storage_options)]
+
+
+def get_all_file_paths_and_size_under(
+    path: str,
+    recurse_subdirectories: bool = False,
+    keep_extensions: str | list[str] | None = None,
+    storage_options: dict[str, Any] | None = None,
+    fs: Any = None,
+    sort_by_size: bool = True,
+) -> list[tuple[str, int]]:
+    """Return the same with their sizes in bytes, the smallest first unless told otherwise."""
+    del fs
+    found = list(_files(path, recurse_subdirectories, keep_extensions, storage_options))
+    return sorted(found, key=lambda pair: pair[1]) if sort_by_size else found
+
+
+def _files(
+    path: str, recurse: bool, endings: str | list[str] | None, storage_options: dict[str, Any] | None
+) -> Iterator[tuple[str, int]]:
     from thresher.stages.io.listing import AcceptedFiles, find_files
 
-    endings = [keep_extensions] if isinstance(keep_extensions, str) else list(keep_extensions or [""])
-    accepted = AcceptedFiles("get_all_file_paths_under", tuple(ending.lower() for ending in endings))
-    found = find_files(path, accepted, storage_options)
-    return [info.path for info in found if recurse_subdirectories or "/" not in info.relative]
+    wanted = [endings] if isinstance(endings, str) else list(endings or [""])
+    accepted = AcceptedFiles("the listing", tuple(ending.lower() for ending in wanted))
+    for info in find_files(path, accepted, storage_options):
+        if recurse or "/" not in info.relative:
+            yield info.path, info.size

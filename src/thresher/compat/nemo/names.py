@@ -127,7 +127,10 @@ _EXACT, _FUZZY, _SEMANTIC, _TEXT_SEMANTIC, _REMOVAL = (
 _REMOVAL_STAGE = {"TextDuplicatesRemovalStage": "RemoveListed"}
 _RANKING = {"RankingStrategy": "thresher.compat.nemo.ranking:RankingStrategy"}
 _MERGE = _same("merge_file_prefixes")
-_FILE_UTILS = {"get_all_file_paths_under": "thresher.compat.nemo.file_functions:get_all_file_paths_under"}
+_FILE_UTILS = {
+    name: f"thresher.compat.nemo.file_functions:{name}"
+    for name in ("get_all_file_paths_under", "get_all_file_paths_and_size_under")
+}
 
 _B, _S, _T, _D = (
     "nemo_curator.backends",
