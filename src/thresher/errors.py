@@ -7,11 +7,11 @@ ThresherError                    1   the run failed; what was committed stays
 │   │   ├── DamagedRunError          a file of a run folder that is not what the run wrote
 │   │   └── ParameterTypeError       a parameter of a wrong type, unknown or missing; also a TypeError
 │   ├── RecipeError                  a recipe that cannot be read or does not fit its stages
-│   ├── PlanError                    stages that do not fit together, or can never run here
+│   ├── PlanError                    stages that do not fit together, or can never run here; also a ValueError
 │   ├── InputError                   input that is missing or cannot be listed
 │   ├── MissingPackageError          an optional package that a stage needs
 │   ├── NotMappedError               a name of another curator that nothing here stands for; also an ImportError
-│   └── UnsupportedError             a setting that the chosen executor cannot honour
+│   └── UnsupportedError             a setting that the chosen executor cannot honour; also a ValueError
 ├── RunFailedError               1   a failure that no record caused: disk full, a worker that keeps crashing
 ├── TooManyErrorsError           3   more records failed than `max_errors` allows, or no input could be read
 ├── OutputRefusedError           4   the output folder is foreign, in use, or belongs to a changed pipeline
@@ -59,7 +59,7 @@ class RecipeError(RefusedError):
     """A recipe that cannot be read or does not fit its stages."""
 
 
-class PlanError(RefusedError):
+class PlanError(RefusedError, ValueError):
     """Stages that do not fit together, or that can never run here."""
 
 
@@ -75,7 +75,7 @@ class NotMappedError(RefusedError, ImportError):
     """A name of another curator that nothing here stands for."""
 
 
-class UnsupportedError(RefusedError):
+class UnsupportedError(RefusedError, ValueError):
     """A setting that the chosen executor cannot honour."""
 
 

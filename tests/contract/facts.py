@@ -135,10 +135,10 @@ RECORD_SIGNATURES = {
 READER = "file_paths, files_per_partition=None, blocksize='64MB', fields=None, limit=None, storage_options=None"
 SIGNATURES: dict[str, str] = {
     "Task": "dataset_name='', data=None, metadata=None, task_id=None",
-    "FileGroupTask": "dataset_name='', data=None, metadata=None, task_id=None",
-    "Resources": "cpus=1.0, gpus=0.0, gpu_memory_gb=0.0, memory_gb=0.0, custom=<factory>",
+    "FileGroupTask": "dataset_name='', data=None, metadata=None, task_id=None, **fields",
+    "Resources": "cpus=1.0, gpu_memory_gb=0.0, gpus=0.0, memory_gb=0.0, custom=<factory>",
     "processing_stage": "name=None, resources=None, batch_size=None",
-    "Pipeline": "name, description='', stages=()",
+    "Pipeline": "name, description=None, stages=None, config=None",
     "JsonlReader": READER,
     "ParquetReader": READER,
     "JsonlWriter": "path, fields=None, compression=None, target_file_size=None, mode='error', storage_options=None",
@@ -216,6 +216,7 @@ METHODS: dict[str, dict[str, str]] = {
         "process_batch": "tasks",
         "inputs": "",
         "outputs": "",
+        "validate_input": "task",
         "num_workers": "",
         "setup_on_node": "node_info=None, worker_metadata=None",
         "setup": "worker_metadata=None",
@@ -242,7 +243,7 @@ METHODS: dict[str, dict[str, str]] = {
         "with_ids": "ids",
     },
     "DocumentBatch": {"to_pyarrow": "", "to_pandas": "", "take": "rows", "replace": "name, column"},
-    "Pipeline": {"add_stage": "stage", "describe": ""},
+    "Pipeline": {"add_stage": "stage", "build": "", "describe": ""},
     "RunResult": {"to_dict": "", "__len__": "", "__iter__": ""},
     "DocumentFilter": {"score_document": "text", "keep_document": "score"},
     "DocumentModifier": {"modify_document": "text"},
@@ -255,9 +256,10 @@ STAGE_DEFAULTS = {
     "row_wise": True,
     "deterministic": True,
 }
-WITH = ["name", "resources", "batch_size", "num_workers", "timeout_s", "max_attempts", "runtime_env", "drops_to"]
+WITH_BY_POSITION = ["name", "resources", "batch_size", "runtime_env"]
+WITH_BY_NAME = ["num_workers", "timeout_s", "max_attempts", "drops_to"]
+RUN_BY_POSITION = ["executor", "initial_tasks", "checkpoint_path"]
 RUN = {
-    "initial_tasks": None,
     "run_dir": None,
     "fresh": False,
     "max_errors": "5%",

@@ -38,11 +38,13 @@ from tests.contract.facts import (
     RESULT_PROPERTIES,
     RULES,
     RUN,
+    RUN_BY_POSITION,
     RUN_FILES,
     SIGNATURES,
     STAGE_COUNTS,
     STAGE_DEFAULTS,
-    WITH,
+    WITH_BY_NAME,
+    WITH_BY_POSITION,
 )
 from thresher import errors
 from thresher.cli import main as cli
@@ -126,8 +128,8 @@ def test_a_stage_has_these_attributes() -> None:
     assert {name: getattr(stage, name) for name in STAGE_DEFAULTS} == STAGE_DEFAULTS
     assert stage.resources == thresher.Resources(cpus=1.0)
     found = inspect.signature(stage.with_).parameters
-    assert list(found)[1:] == WITH
-    assert all(found[name].kind is inspect.Parameter.KEYWORD_ONLY for name in WITH)
+    assert list(found)[1:] == [*WITH_BY_POSITION, *WITH_BY_NAME]
+    assert all(found[name].kind is inspect.Parameter.KEYWORD_ONLY for name in WITH_BY_NAME)
 
 
 def test_the_decorator_makes_an_instance() -> None:
@@ -141,7 +143,8 @@ def test_the_decorator_makes_an_instance() -> None:
 
 def test_a_pipeline_is_run_with_these_options() -> None:
     found = inspect.signature(thresher.Pipeline.run).parameters
-    assert found["executor"].default is None
+    assert list(found)[1:4] == RUN_BY_POSITION
+    assert all(found[name].default is None for name in RUN_BY_POSITION)
     assert {name: found[name].default for name in RUN} == RUN
     assert all(found[name].kind is inspect.Parameter.KEYWORD_ONLY for name in RUN)
 

@@ -7,8 +7,9 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+from thresher.core.arguments.stage_settings import check_settings, check_takes_one
 from thresher.core.resources import Resources
-from thresher.core.stage import ProcessingStage, check_settings, check_takes_one
+from thresher.core.stage import ProcessingStage
 from thresher.errors import UsageError
 
 

@@ -3,17 +3,18 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, overload
 
-from thresher.core.arguments.options import ErrorBudget, MetricsOptions, RunOptions
+from thresher.core.arguments.options import RUN_FOLDER, ErrorBudget, MetricsOptions, RunOptions
 from thresher.core.documents.in_memory import as_tasks
 from thresher.core.outlets import check_outlet_name
 from thresher.core.planning.task_types import task_types
 from thresher.core.registry import DEFAULT_EXECUTOR, kind_of, load_executor, wrapper_of
 from thresher.core.stage import ProcessingStage
 from thresher.core.task import FileGroupTask, Task
-from thresher.errors import PlanError, UsageError, with_article
+from thresher.errors import ParameterTypeError, PlanError, UsageError, with_article
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,14 +26,25 @@ Stage = ProcessingStage[Any, Any]
 class Pipeline:
     """An ordered list of stages, from a reader to a writer."""
 
-    def __init__(self, name: str, description: str = "", stages: Iterable[Any] = ()) -> None:
+    def __init__(
+        self,
+        name: str,
+        description: str | None = None,
+        stages: Iterable[Any] | None = None,
+        config: Mapping[str, Any] | None = None,
+    ) -> None:
+        """`config` has options of the executor that `run` makes: of the default one, or of one that it gets by name."""
         if not isinstance(name, str) or not name:
             raise UsageError(f"Pipeline.name: {name!r} is not a name")
+        if config is not None and not isinstance(config, Mapping):
+            raise UsageError(f"Pipeline.config: {config!r} is not a dict of options of an executor")
         self.name = name
-        self.description = description
+        self.description = description or ""
+        self.config = dict(config or {})
         self.stages: list[Stage] = []
         self.outlets: dict[str, Pipeline] = {}
         """Pipelines that continue what stages send to outlets, by name."""
+        stages = () if stages is None else stages
         if not isinstance(stages, Iterable) or isinstance(stages, str | Mapping):
             raise UsageError(f"Pipeline.stages: {with_article(type(stages))} is not a list of stages; write stages=[…]")
         for stage in stages:
@@ -68,11 +80,26 @@ class Pipeline:
             rows += [f"outlet {name}", *branch.describe().splitlines()[1:]]
         return "\n".join(rows)
 
-    def run(  # noqa: PLR0913 - all by keyword, as the contract names them
+    def build(self) -> list[Stage]:
+        """Check the pipeline as a run does, and return the stages as they would run: composites expanded, names unique.
+
+        A run does this by itself. The pipeline is not changed.
+        """
+        from thresher.core.planning.plan import make_plan
+
+        self._require_stages()
+        return list(make_plan(self.snapshot(), initial_tasks=None).stages)
+
+    def _require_stages(self) -> None:
+        if not self.stages:
+            raise PlanError(f"pipeline {self.name!r} has no stages; add some with add_stage(…)")
+
+    def run(  # noqa: PLR0913 - the contract names them
         self,
         executor: Any = None,
-        *,
         initial_tasks: Any = None,
+        checkpoint_path: str | os.PathLike[str] | None = None,
+        *,
         run_dir: str | None = None,
         fresh: bool = False,
         accept_changes: bool = False,
@@ -93,6 +120,9 @@ class Pipeline:
         `executor` is an executor, or the name of one as on the command line. `initial_tasks` are what the first stage
         gets: tasks, or documents as a list of texts or dicts, a pandas DataFrame or an Arrow table.
 
+        `checkpoint_path` is a folder for the run folder: what is finished there is left out when the script runs again,
+        also where there is no writer and the result has only what is new.
+
         `dashboard=True` serves the run to the browser of this machine while it runs, and prints the address.
         `metrics_port` serves metrics for Prometheus on that port of `metrics_host` while it runs (0: a free port), and
         at the end until a client has fetched the last figures, at most for `metrics_linger_s`.
@@ -100,11 +130,15 @@ class Pipeline:
 
         Failure raises a `ThresherError`. Ctrl-C raises `KeyboardInterrupt` after a clean end.
         """
-        if not self.stages:
-            raise PlanError(f"pipeline {self.name!r} has no stages; add some with add_stage(…)")
+        self._require_stages()
+        if checkpoint_path is not None:
+            if run_dir is not None:
+                raise UsageError(f"give checkpoint_path={checkpoint_path!r} or run_dir={run_dir!r}, not both")
+            run_dir = os.path.join(os.fspath(checkpoint_path), RUN_FOLDER)
         options = RunOptions(
             initial_tasks=None if initial_tasks is None else as_tasks(initial_tasks),
             run_dir=run_dir,
+            skip_done=checkpoint_path is not None,
             fresh=fresh,
             accept_changes=accept_changes,
             max_errors=ErrorBudget.parse(max_errors),
@@ -117,12 +151,12 @@ class Pipeline:
             recipe=recipe,
             metrics=None if metrics_port is None else MetricsOptions(metrics_port, metrics_host, metrics_linger_s),
         )
-        result: RunResult = _executor(executor).execute(self.snapshot(), options)
+        result: RunResult = _executor(executor, self.config).execute(self.snapshot(), options)
         return result
 
     def snapshot(self) -> Pipeline:
         """Return a copy that is independent of later changes to this pipeline."""
-        copy = Pipeline(self.name, self.description, list(self.stages))
+        copy = Pipeline(self.name, self.description, list(self.stages), self.config)
         copy.outlets = {name: branch.snapshot() for name, branch in self.outlets.items()}
         return copy
 
@@ -136,7 +170,7 @@ def as_stage(given: Any) -> Stage:
     try:
         wrapper = wrapper_of(kind_of(type(given)))
     except UsageError:
-        raise UsageError(
+        raise ParameterTypeError(
             f"{given!r} is not a stage; a stage is a ProcessingStage, a DocumentFilter, a DocumentModifier, or made by "
             "@processing_stage"
         ) from None
@@ -145,21 +179,27 @@ def as_stage(given: Any) -> Stage:
     return stage.with_(name=type(given).__name__)
 
 
-def _executor(given: Any) -> Any:
-    """Return the executor for an executor, the name of one, or `None`."""
+def _executor(given: Any, config: Mapping[str, Any]) -> Any:
+    """Return the executor for an executor, the name of one, or `None`; `config` has options for one that is made."""
     if given is None or isinstance(given, str):
-        return load_executor(DEFAULT_EXECUTOR if given is None else given)()
+        return load_executor(DEFAULT_EXECUTOR if given is None else given)(**({"config": config} if config else {}))
     if isinstance(given, type):
         raise UsageError(f"executor: {given.__name__} is a class; write {given.__name__}()")
     if not callable(getattr(given, "execute", None)):
         raise UsageError(
             f"executor: {given!r} is not an executor; give one such as LocalExecutor(), or its name, 'local'"
         )
+    if config:
+        kind = type(given).__name__
+        raise UsageError(
+            f"Pipeline.config: {', '.join(map(str, config))} would be ignored, because run() got an executor that has "
+            f"options of its own; write {kind}(config={{…}}), or leave one of them out"
+        )
     return given
 
 
-class RunResult:
-    """Output tasks of the last stage, in input order, with the counts of the run."""
+class RunResult(Sequence[Task]):
+    """Output tasks of the last stage, in input order, as a list has them, with the counts of the run."""
 
     def __init__(
         self, report: dict[str, Any], payloads: Sequence[Any] | None, decode: Callable[[Any], Task] | None = None
@@ -167,27 +207,50 @@ class RunResult:
         """Wrap a report. `payloads` are the output tasks of a pipeline without a writer; `None` if the output is in
         files."""
         self._report = report
-        self._payloads = payloads
+        self._in_files = payloads is None
+        self._encoded: list[Any] = [None] * len(self.output_paths) if payloads is None else list(payloads)
+        """The tasks that nobody has asked for yet; `None` in place of the others."""
+        self._tasks: list[Task | None] = [None] * len(self._encoded)
         self._decode = decode
         self.outlets: dict[str, RunResult] = {}
         """Results of the outlets of the pipeline, by name."""
 
     def __len__(self) -> int:
-        return len(self.output_paths) if self._payloads is None else len(self._payloads)
+        return len(self._tasks)
 
     def __iter__(self) -> Iterator[Task]:
-        if self._payloads is None:
-            for path in self.output_paths:
-                yield FileGroupTask(self._report.get("name", ""), [path])
-            return
-        for payload in self._payloads:
-            yield payload if self._decode is None else self._decode(payload)
+        return map(self._task, range(len(self)))
 
-    def __getitem__(self, index: int) -> Task:
-        return list(self)[index]
+    @overload
+    def __getitem__(self, index: int) -> Task: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Task]: ...
+    def __getitem__(self, index: int | slice) -> Task | list[Task]:
+        places = range(len(self))[index]
+        return self._task(places) if isinstance(places, int) else list(map(self._task, places))
 
-    def __bool__(self) -> bool:
-        return True
+    def _task(self, place: int) -> Task:
+        """Return one output task: the same object each time, so that it can be changed as one in a list."""
+        task = self._tasks[place]
+        if task is None:
+            encoded, self._encoded[place] = self._encoded[place], None
+            if self._in_files:
+                task = FileGroupTask(self._report.get("name", ""), [self.output_paths[place]])
+            else:
+                task = encoded if self._decode is None else self._decode(encoded)
+            self._tasks[place] = task
+        return task
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, list) and list(self) == other)
+
+    __hash__ = None  # type: ignore[assignment]  # like a list
+
+    def __add__(self, other: Iterable[Task]) -> list[Task]:
+        return [*self, *other]
+
+    def __radd__(self, other: Iterable[Task]) -> list[Task]:
+        return [*other, *self]
 
     @property
     def run_id(self) -> str:
@@ -264,7 +327,7 @@ class RunResult:
         """
         from thresher.core.documents.batch import DocumentBatch
 
-        if self._payloads is None:
+        if self._in_files:
             shown = ", ".join(self.output_paths[:3]) + (", …" if len(self.output_paths) > 3 else "")
             raise UsageError(
                 f"the documents of this run were written to files ({shown or 'none'}); read those with pyarrow.dataset "

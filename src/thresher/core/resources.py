@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
+from typing import Any
 
 from thresher.errors import UsageError
 
@@ -15,13 +16,13 @@ class Resources:
 
     cpus: float = 1.0
     """CPU cores; fractions are allowed. Soft limit: every stage gets a worker, even on one core."""
-    gpus: float = 0.0
-    """Accelerators: a fraction below 1 shares one, values from 1 on are whole accelerators. Hard limit."""
     gpu_memory_gb: float = 0.0
     """Memory of a single accelerator, as an alternative to `gpus`."""
-    memory_gb: float = 0.0
+    gpus: float = 0.0
+    """Accelerators: a fraction below 1 shares one, values from 1 on are whole accelerators. Hard limit."""
+    memory_gb: float = field(default=0.0, kw_only=True)
     """Host memory that a worker needs for itself (a model, an index). Hard limit."""
-    custom: dict[str, float] = field(default_factory=dict)
+    custom: dict[str, float] = field(default_factory=dict, kw_only=True)
     """Named resources of a cluster."""
 
     def __post_init__(self) -> None:
@@ -65,6 +66,8 @@ class WorkerMetadata:
     threads: int = 1
     """Threads that the stage may run at a time in this worker, for decoders and model runtimes that take all cores
     unless they are told."""
+    allocation: Any = None
+    """Always `None`; for stages written for frameworks that tell here what their backend allotted."""
 
 
 def threads_for(cpus: float, cores: float, workers: int = 1) -> int:

@@ -8,14 +8,14 @@ import copy
 import functools
 import inspect
 import typing
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from thresher.core.arguments.construction import check_constructor
+from thresher.core.arguments.stage_settings import check_part_settings, check_settings, with_part_settings
 from thresher.core.resources import NodeInfo, Resources, WorkerMetadata
 from thresher.core.tally import charted, context_of
 from thresher.core.task import Task
-from thresher.errors import UsageError
 
 if TYPE_CHECKING:
     from thresher.core.records.record_ids import RecordIds
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 In = TypeVar("In", bound=Task)
 Out = TypeVar("Out", bound=Task)
 
+StageNeeds = tuple[list[str], list[str]]
+"""Attributes of a task, and columns."""
 _KEEP: Any = object()
 _SETTINGS = ("name", "resources", "batch_size", "timeout_s", "max_attempts", "runtime_env", "drops_to")
 """Attributes that `with_` sets."""
@@ -76,9 +78,19 @@ class ProcessingStage(Generic[In, Out]):
         """
         return [self.process(task) for task in tasks]
 
-    def inputs(self) -> tuple[list[str], list[str]]:
-        """Attributes of the task and columns that the stage needs."""
+    def inputs(self) -> StageNeeds | Mapping[type[Task], StageNeeds]:
+        """Attributes of the task and columns that the stage needs; by type of task, if it takes several."""
         return [], []
+
+    def validate_input(self, task: Task) -> bool:
+        """Return False for a task that the stage must not get, which is then quarantined.
+
+        Where a stage defines it, it is called for each task before `process` or `process_batch`. By itself it looks
+        for what `inputs()` names, which is checked when the run is planned too.
+        """
+        from thresher.core.planning.inputs import missing_inputs, needs_for
+
+        return needs_for(self, type(task)) is not None and not missing_inputs(self, task, may_read=True)
 
     def outputs(self) -> tuple[list[str], list[str]]:
         """Attributes of the task and columns that the stage adds."""
@@ -129,29 +141,32 @@ class ProcessingStage(Generic[In, Out]):
         if n:
             self.count(charted(name, bar, part), n)
 
-    def with_(  # noqa: PLR0913 - all by keyword, as the contract names them
+    def with_(  # noqa: PLR0913 - one for each setting, as the contract names them
         self,
+        name: str | None = None,
+        resources: Resources | None = None,
+        batch_size: int | None = None,
+        runtime_env: dict[str, Any] | None = None,
         *,
-        name: str = _KEEP,
-        resources: Resources = _KEEP,
-        batch_size: int = _KEEP,
         num_workers: int | None = _KEEP,
         timeout_s: float | None = _KEEP,
-        max_attempts: int = _KEEP,
-        runtime_env: dict[str, Any] | None = _KEEP,
+        max_attempts: int | None = None,
         drops_to: str | None = _KEEP,
     ) -> typing.Self:
-        """Return a changed copy. What is set here wins over the attributes, properties and methods of the class."""
+        """Return a changed copy. What is set here wins over the attributes, properties and methods of the class.
+
+        `None` keeps what was set before. Only a number of workers, a time limit and an outlet may be `None` themselves.
+        """
         changed = copy.copy(self)
         changed.__dict__.pop("_context", None)
         given = {
-            "name": name,
-            "resources": resources,
-            "batch_size": batch_size,
+            "name": _KEEP if name is None else name,
+            "resources": _KEEP if resources is None else resources,
+            "batch_size": _KEEP if batch_size is None else batch_size,
             "_num_workers": num_workers,
             "timeout_s": timeout_s,
-            "max_attempts": max_attempts,
-            "runtime_env": runtime_env,
+            "max_attempts": _KEEP if max_attempts is None else max_attempts,
+            "runtime_env": _KEEP if runtime_env is None else runtime_env or None,
             "drops_to": drops_to,
         }
         for attribute, value in given.items():
@@ -196,10 +211,29 @@ class CompositeStage(ProcessingStage[In, Out]):
 
     is_sink: ClassVar[bool] = False
     """True if the last of its stages is a writer."""
+    _part_settings: tuple[Mapping[str, Mapping[str, Any]], ...] = ()
+    """Settings of the stages inside, by name, in the order in which they were given."""
 
     def decompose(self) -> list[ProcessingStage[Any, Any]]:
         """The stages behind the name, in order."""
         raise TypeError(f"{type(self).__name__} must define decompose()")
+
+    def with_(
+        self, name: str | Mapping[str, Mapping[str, Any]] | None = None, *settings: Any, **named_settings: Any
+    ) -> typing.Self:
+        """Return a changed copy; `with_({"stage": {"batch_size": 4}})` changes settings of stages inside."""
+        if name is None or isinstance(name, str):
+            return super().with_(name, *settings, **named_settings)
+        changed = super().with_(None, *settings, **named_settings)
+        changed.__dict__["_part_settings"] = (*self._part_settings, check_part_settings(self.name, name))
+        return changed
+
+    def parts(self) -> list[ProcessingStage[Any, Any]]:
+        """Return the stages behind the name with the settings that `with_` gave them."""
+        found = self.decompose()
+        for changes in self._part_settings:
+            found = with_part_settings(self.name, found, changes)
+        return found
 
 
 class SourceStage(ProcessingStage[Task, Out]):
@@ -358,43 +392,6 @@ class SinkStage(ProcessingStage[In, Out]):
     def fitting(self, batch: Any) -> Any:
         """Return the batch without records that cannot be written; those are set aside."""
         return batch
-
-
-def check_settings(stage: ProcessingStage[Any, Any]) -> None:
-    """Refuse settings that no executor could honour."""
-    if not isinstance(stage.name, str) or not stage.name:
-        raise UsageError(f"{type(stage).__name__}.name: {stage.name!r} is not a name")
-    for attribute in ("batch_size", "max_attempts"):
-        value = getattr(stage, attribute)
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise UsageError(f"{stage.name}.{attribute}: {value!r} is not a whole number of 1 or more")
-    limit = stage.timeout_s
-    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int | float) or not limit > 0):
-        raise UsageError(f"{stage.name}.timeout_s: {limit!r} is not a number of seconds above 0; None is no limit")
-    if not isinstance(stage.resources, Resources):
-        raise UsageError(f"{stage.name}.resources: {stage.resources!r} is not a Resources(…)")
-    for method, given in (("process", "the task"), ("process_batch", "the list of tasks")):
-        if overrides(stage, method):
-            check_takes_one(getattr(stage, method), f"{type(stage).__name__}.{method}", given)
-    workers = stage.num_workers()
-    if workers is not None and (isinstance(workers, bool) or not isinstance(workers, int) or workers < 1):
-        raise UsageError(f"{stage.name}.num_workers: {workers!r} is not a whole number of 1 or more")
-
-
-def check_takes_one(function: Callable[..., Any], name: str, given: str) -> None:
-    """Refuse a function that cannot be called with one argument, or whose result would have to be awaited."""
-    if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
-        raise UsageError(f"{name} is asynchronous; write it with plain `def`, and run an event loop inside if need be")
-    try:
-        signature = inspect.signature(function)
-    except (TypeError, ValueError):  # some functions written in C do not say what they take
-        return
-    try:
-        signature.bind(None)
-    except TypeError:
-        raise UsageError(
-            f"{name}{signature} cannot be called with one argument, {given}; give all others a default"
-        ) from None
 
 
 def needs_own_workers(stage: ProcessingStage[Any, Any]) -> bool:

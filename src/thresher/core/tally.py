@@ -262,13 +262,15 @@ def counts_add_up(totals: dict[str, int], handed_on: int = 0) -> bool:
 class StageContext:
     """The state of one stage that the framework keeps between calls. Each worker has one per stage and binds it."""
 
-    __slots__ = ("by_unit", "noted", "sizes", "stage", "takes_lists")
+    __slots__ = ("by_unit", "checks_inputs", "noted", "sizes", "stage", "takes_lists")
 
-    def __init__(self, stage: ProcessingStage[Any, Any], *, takes_lists: bool) -> None:
+    def __init__(self, stage: ProcessingStage[Any, Any], *, takes_lists: bool, checks_inputs: bool) -> None:
         self.stage = stage
         """The stage."""
         self.takes_lists = takes_lists
         """True if its author defined `process_batch`, which is then called for a single task too."""
+        self.checks_inputs = checks_inputs
+        """True if its author defined which tasks it takes, so that each is checked before a call."""
         self.noted = StageTally()
         """Counts that no task is charged with yet: those of `count()`, retries, and splits of calls."""
         self.sizes: CallSizes | None = None
@@ -296,9 +298,12 @@ def context_of(stage: ProcessingStage[Any, Any]) -> StageContext:
 
 def bind_context(stage: ProcessingStage[Any, Any]) -> StageContext:
     """Give a stage a new context, to which `count()` writes from now on."""
+    from thresher.core.planning.inputs import checks_inputs
     from thresher.core.stage import overrides
 
-    context = stage.__dict__["_context"] = StageContext(stage, takes_lists=overrides(stage, "process_batch"))
+    takes_lists = overrides(stage, "process_batch")
+    context = StageContext(stage, takes_lists=takes_lists, checks_inputs=checks_inputs(stage))
+    stage.__dict__["_context"] = context
     return context
 
 

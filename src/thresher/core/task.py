@@ -3,10 +3,23 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import sys
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Generic
+
+from thresher.errors import UsageError, with_article
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    Payload = TypeVar("Payload", default=Any)
+else:
+    from typing import TypeVar
+
+    Payload = TypeVar("Payload")
 
 _SIZED = (bytes, bytearray, str)
 """Data whose length says what it takes."""
@@ -18,8 +31,25 @@ _DEPTH = 4
 """Depth to which collections are measured."""
 
 
-class Task:
-    """One piece of data on its way through a pipeline. Subclass it for data of your own."""
+@dataclass(init=False, eq=False, repr=False)
+class _TaskFields:
+    """The fields of a task, from which `@dataclass` makes the constructor of a subclass."""
+
+    dataset_name: str = ""
+    """Name of the data that the task belongs to."""
+    data: Any = None
+    """The payload."""
+    _stage_perf: list[Any] = field(default_factory=list)
+    """Notes of the author's own about earlier stages; the framework keeps its times in the report."""
+    _metadata: dict[str, Any] = field(default_factory=dict)
+    """Another name of `metadata`."""
+
+
+class Task(_TaskFields, Generic[Payload]):
+    """One piece of data on its way through a pipeline. Subclass it for data of your own, as a dataclass if you like.
+
+    `Task[dict]` is a task whose `data` is a dict. `validate` is called when a dataclass is made.
+    """
 
     has_constant_buffers: ClassVar[bool] = False
     """True if nothing changes the buffers of the data in place, so that the caller of a run gets them without a copy.
@@ -29,21 +59,59 @@ class Task:
     the worker."""
     unit_lines: Any = None
     """Lines about other records that travel with the task to the files of its unit; set by the worker."""
+    dataset_name: str = ""
+    _data: Any = None
+    _task_id: str = ""
 
     def __init__(
         self,
         dataset_name: str = "",
-        data: Any = None,
+        data: Payload | None = None,
         metadata: dict[str, Any] | None = None,
         task_id: str | None = None,
+        *,
+        _metadata: dict[str, Any] | None = None,
+        _stage_perf: list[Any] | None = None,
     ) -> None:
-        """`metadata` is a small dict that goes from parent to child. `task_id` is accepted and ignored: ids are
-        ours."""
+        """`metadata` is a small dict that goes from parent to child; `_metadata` is another name of it. `task_id` is
+        accepted and ignored: ids are ours."""
         del task_id
+        for found in (metadata, _metadata):
+            if found is not None and not isinstance(found, Mapping):
+                raise UsageError(
+                    f"{type(self).__name__}: metadata is {with_article(type(found))}, not a dict; name the arguments, "
+                    "such as metadata={…}"
+                )
         self.dataset_name = dataset_name
         self._data = data
-        self.metadata: dict[str, Any] = dict(metadata or {})
-        self._task_id = ""
+        self.metadata = {**(metadata or {}), **(_metadata or {})}
+        if _stage_perf is not None:
+            self._stage_perf = list(_stage_perf)
+
+    def __post_init__(self) -> None:
+        """Validate a task whose class is a dataclass."""
+        self.validate()
+
+    def validate(self) -> bool:
+        """Return False, or raise, if the data is not what the type promises; for subclasses to define."""
+        return True
+
+    @functools.cached_property
+    def metadata(self) -> dict[str, Any]:
+        """Return the small dict that goes from parent to child."""
+        return {}
+
+    @property
+    def _metadata(self) -> dict[str, Any]:
+        return self.metadata
+
+    @_metadata.setter
+    def _metadata(self, value: dict[str, Any]) -> None:
+        self.metadata = value
+
+    @functools.cached_property
+    def _stage_perf(self) -> list[Any]:  # type: ignore[override]  # a cached property can be assigned to
+        return []
 
     @property
     def data(self) -> Any:
@@ -67,7 +135,7 @@ class Task:
     @property
     def nbytes(self) -> int:
         """Bytes that the data takes, as far as that is cheap to know."""
-        return _size_of(self._data, _DEPTH)
+        return _size_of(self.data, _DEPTH)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._task_id or 'new'}, {self.num_items} items)"
@@ -140,7 +208,7 @@ class EmptyTask(Task):
         return 0
 
 
-class FileGroupTask(Task):
+class FileGroupTask(Task[list[str]]):
     """A list of files: `data` holds their paths."""
 
     def __init__(
@@ -149,18 +217,21 @@ class FileGroupTask(Task):
         data: list[str] | None = None,
         metadata: dict[str, Any] | None = None,
         task_id: str | None = None,
+        **fields: Any,
     ) -> None:
-        super().__init__(dataset_name, list(data or []), metadata, task_id)
+        """`fields` are those of `Task`, and `reader_config`, a dict for the stage that reads the files."""
+        self.reader_config: dict[str, Any] = dict(fields.pop("reader_config", None) or {})
+        super().__init__(dataset_name, list(data or []), metadata, task_id, **fields)
 
     @property
     def num_items(self) -> int:
         """The number of files."""
-        return len(self._data)
+        return len(self.data)
 
     @property
     def nbytes(self) -> int:
         """The paths alone."""
-        return sum(len(path) for path in self._data)
+        return sum(len(path) for path in self.data)
 
 
 class TaskPack(Task):

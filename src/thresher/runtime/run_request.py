@@ -39,6 +39,7 @@ def run_request(executor: Executor, plan: Plan, options: RunOptions) -> RunReque
         plan=plan_facts(plan),
         executor=executor.name,
         fresh=options.fresh,
+        skip_done=options.skip_done,
         keep_scores=options.keep_scores,
         accept_changes=options.accept_changes,
         ledger=options.ledger,
@@ -58,7 +59,8 @@ def initial_tasks(options: RunOptions) -> Sequence[Task]:
 
 def _tasks_part(plan: Plan, options: RunOptions) -> dict[str, str]:
     """Return the part of the fingerprint that covers the initial tasks; empty if the run cannot be resumed anyway."""
-    if plan.source is not None or plan.sink is None or not options.ledger:
+    resumes = plan.sink is not None or options.skip_done
+    if plan.source is not None or not resumes or not options.ledger:
         return {}
     return {"initial_tasks": tasks_digest(initial_tasks(options), plan.tasks_per_unit)}
 

@@ -37,7 +37,7 @@ def test_one_stage_is_shown_with_parameters_defaults_and_types(capsys: pytest.Ca
     assert "  min_words  default 50      a whole number\n" in out
     assert "parameters of ScoreFilter, which a recipe wraps it in" in out
     assert "  text_field   default 'text'  a text or a list of texts\n" in out
-    assert "  max_attempts  a whole number\n" in out
+    assert "  max_attempts  a whole number or null\n" in out
     assert out.endswith("in a recipe\n  - WordCountFilter\n")
 
 

@@ -142,7 +142,7 @@ def works(made: Any) -> None:
     if isinstance(stage, PhaseStage):
         stage.phase_ends()[0].process(batch)
     elif isinstance(stage, CompositeStage):
-        for part in stage.decompose():
+        for part in stage.parts():
             works(part)
     else:
         stage.process(batch)

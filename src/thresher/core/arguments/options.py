@@ -14,6 +14,8 @@ from thresher.errors import UnsupportedError, UsageError, nearest
 
 PROGRESS_MODES = ("auto", "live", "lines", "json", "none")
 EXECUTION_MODES = ("streaming", "batch")
+RUN_FOLDER = "_thresher"
+"""Name of the run folder in an output folder."""
 HALF = 0.5
 """Share of records that may fail in a run with few records, unless `max_errors` allows more."""
 
@@ -106,6 +108,8 @@ class RunOptions:
     """Tasks for the first stage, instead of one `EmptyTask`."""
     run_dir: str | None = None
     """Location of the run folder."""
+    skip_done: bool = False
+    """Leave out what an earlier attempt finished, also where its results were in memory and are gone."""
     fresh: bool = False
     """Start over instead of resuming."""
     accept_changes: bool = False

@@ -51,8 +51,13 @@ class DocumentBatch(RecordTask):
         dataset_name: str = "",
         metadata: dict[str, Any] | None = None,
         task_id: str | None = None,
+        **fields: Any,
     ) -> None:
-        super().__init__(dataset_name, None, metadata, task_id)
+        """The name and the data may come in either order. `fields` are those of `Task`."""
+        pair: tuple[Any, Any] = (data, dataset_name)
+        if isinstance(data, str) and not isinstance(pair[1], str):
+            dataset_name, data = pair
+        super().__init__(dataset_name, None, metadata, task_id, **fields)
         self._given: Any = data if data is not None else []
         """Data that a user handed over; Arrow is made of it on demand."""
         self._table: pa.Table | None = None
@@ -118,6 +123,9 @@ class DocumentBatch(RecordTask):
 
     @data.setter
     def data(self, value: Any) -> None:
+        if "_given" not in self.__dict__:  # assigned by the constructor of a dataclass that is made of this class
+            DocumentBatch.__init__(self, value, self.dataset_name)
+            return
         from thresher.core.documents.frames import frozen
 
         before = self._before if self._before is not None else frozen(self)
@@ -129,6 +137,10 @@ class DocumentBatch(RecordTask):
     def columns(self) -> list[str]:
         """Return the names of all columns."""
         return list(self.to_pyarrow().column_names)
+
+    def get_columns(self) -> list[str]:
+        """Return the names of all columns."""
+        return self.columns
 
     def to_pyarrow(self) -> pa.Table:
         """Return all columns as an Arrow table."""

@@ -9,6 +9,7 @@ from typing import Any
 
 from thresher.core.outlets import KEPT_STREAMS, unknown_outlet
 from thresher.core.phases import PhaseReader, PhaseWriter, phase_starts
+from thresher.core.planning.inputs import missing_inputs, named_types, needs_for, wrong_type
 from thresher.core.planning.task_types import (
     TaskTypes,
     declared_types,
@@ -61,7 +62,7 @@ def stage_problems(stages: Iterable[Stage]) -> list[RefusedError]:
     return found
 
 
-def check_positions(stages: Sequence[Stage], *, initial_tasks: bool) -> None:
+def check_positions(stages: Sequence[Stage], *, initial_tasks: bool | None) -> None:
     """Check that a reader comes first and a writer last."""
     for number, stage in enumerate(stages):
         if isinstance(stage, SourceStage) and number > 0 and not isinstance(stage, PhaseReader):
@@ -75,7 +76,7 @@ def check_positions(stages: Sequence[Stage], *, initial_tasks: bool) -> None:
     if initial_tasks and isinstance(stages[0], SourceStage):
         raise PlanError(f"{stages[0].name} reads its own input; leave initial_tasks out, or leave the reader out")
     first, taken = stages[0], declared_types(stages[0]).taken
-    if not initial_tasks and not isinstance(first, SourceStage) and not issubclass(EmptyTask, taken):
+    if initial_tasks is False and not isinstance(first, SourceStage) and not issubclass(EmptyTask, taken):
         raise PlanError(
             f"{first.name} comes first and takes {with_article(names_of(taken))}, but nothing gives it one; put a "
             "reader such as JsonlReader or ParquetReader before it, or, in Python, give initial_tasks"
@@ -84,16 +85,16 @@ def check_positions(stages: Sequence[Stage], *, initial_tasks: bool) -> None:
 
 def check_initial_tasks(first: Stage, tasks: Sequence[Any]) -> None:
     """Check that the first stage accepts the initial tasks, and that they have what its `inputs()` names."""
-    taken, (attributes, columns) = declared_types(first).taken, first.inputs()
+    taken = declared_types(first).taken
     for number, task in enumerate(tasks):
         if not isinstance(task, taken):
             raise UsageError(
                 f"initial_tasks[{number}] is {with_article(type(task))}, but {first.name} takes "
                 f"{with_article(names_of(taken))}"
             )
-        missing = [name for name in attributes if not hasattr(task, name)]
-        names = task.column_names() if isinstance(task, RecordTask) else None
-        missing += [name for name in columns if names is not None and name not in names]
+        if needs_for(first, type(task)) is None:
+            raise UsageError(f"initial_tasks[{number}]: {wrong_type(first, type(task))}")
+        missing = missing_inputs(first, task)
         if missing:
             raise UsageError(
                 f"initial_tasks[{number}] is {with_article(type(task))} without {', '.join(map(repr, missing))}, "
@@ -185,7 +186,10 @@ def check_task_types(stages: Sequence[Stage]) -> None:
         if isinstance(after, PhaseReader):
             continue
         taken = declared_types(after).taken
+        named = named_types(after)
         wrong = misfits(known, taken)
+        if named is not None and not wrong:
+            taken, wrong = named, misfits(known, named)
         if wrong:
             wanted, found = with_article(names_of(taken)), with_article(names_of(wrong))
             raise PlanError(
@@ -209,8 +213,8 @@ def _types_before(stages: Sequence[Stage]) -> Iterator[TaskTypes]:
 
 def _check_attributes(stage: Stage, known: TaskTypes, made: set[str]) -> None:
     """Check that tasks of these types have the attributes in `inputs()`, where the types are known."""
-    types = [one for one in known if one not in (Task, RecordTask)]
-    for attribute, one in itertools.product(stage.inputs()[0], types):
+    needed = {one: needs_for(stage, one) for one in known if one not in (Task, RecordTask)}
+    for one, attribute in ((one, name) for one, needs in needed.items() if needs for name in needs[0]):
         if attribute not in made and not may_have(one, attribute):
             raise PlanError(
                 f"{stage.name} needs the attribute {attribute!r}, which {with_article(one)} does not have; "
@@ -237,10 +241,11 @@ def check_columns(stages: Sequence[Stage]) -> None:
         return
     have = set(known)
     faults = []
+    type_before = [declared_types(first).given, *_types_before(stages)]
     for number, stage in enumerate(stages):
         if isinstance(stage, PhaseReader) and stage.creates:
             break  # new records have columns of their own
-        missing = [column for column in stage.inputs()[1] if column not in have]
+        missing = [column for column in _columns_needed(stage, type_before[number]) if column not in have]
         faults += [_missing(stage, column, stages[number + 1 :], sorted(have)) for column in missing]
         declared = declared_types(stage)
         if number and not isinstance(stage, PhaseWriter | PhaseReader) and misfits(declared.given, declared.taken):
@@ -248,6 +253,12 @@ def check_columns(stages: Sequence[Stage]) -> None:
         have.update(stage.outputs()[1])
     if faults:
         raise PlanError("columns are missing:\n" + "\n".join(f"  {fault}" for fault in faults))
+
+
+def _columns_needed(stage: Stage, known: TaskTypes) -> list[str]:
+    """Return the columns that a stage needs of tasks of these types; none if that differs among them."""
+    found = [needs[1] for one in known if (needs := needs_for(stage, one)) is not None]
+    return found[0] if found and all(columns == found[0] for columns in found) else []
 
 
 def _missing(stage: Stage, column: str, later: Sequence[Stage], have: list[str]) -> str:

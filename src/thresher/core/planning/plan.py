@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from thresher.core.arguments.stage_settings import check_settings
 from thresher.core.function_stage import FunctionStage
 from thresher.core.outlets import KEPT_STREAMS
 from thresher.core.phases import PhaseReader, PhaseWriter, phase_starts
@@ -31,6 +32,7 @@ from thresher.core.planning.checks import (
     check_positions,
     check_task_types,
 )
+from thresher.core.planning.inputs import input_columns
 from thresher.core.registry import OUTLET_FILES, resolve
 from thresher.core.resources import Resources
 from thresher.core.scores import ScorePlan, ScoreSource, score_columns
@@ -39,7 +41,6 @@ from thresher.core.stage import (
     OrderedStage,
     SinkStage,
     SourceStage,
-    check_settings,
     needs_own_workers,
     overrides,
 )
@@ -223,12 +224,13 @@ def make_plan(
     pipeline: Pipeline,
     settings: PlanSettings | None = None,
     *,
-    initial_tasks: bool = False,
+    initial_tasks: bool | None = False,
     find_more: Callable[[Sequence[Stage]], Iterable[RefusedError]] | None = None,
 ) -> Plan:
     """Expand, name, check and fuse the stages of a pipeline.
 
-    All problems are raised in one error; `find_more` returns those that depend on the executor and its environment.
+    All problems are raised in one error. `initial_tasks`: whether the run has some; `None` if that is not known yet.
+    `find_more` returns those that depend on the executor and its environment.
     """
     settings = settings or PlanSettings()
     stages = _named(expanded(pipeline.stages))
@@ -279,7 +281,7 @@ def expanded(stages: Sequence[Stage], inside: tuple[str, ...] = ()) -> list[Stag
             continue
         if type(stage).__name__ in inside:
             raise PlanError(f"{stage.name}: composite stages hold each other: {' > '.join((*inside, stage.name))}")
-        parts = stage.decompose()
+        parts = stage.parts()
         if not parts:
             raise PlanError(f"{stage.name}: decompose() returned no stages")
         if stage.drops_to is not None:
@@ -454,7 +456,7 @@ def needed_columns(stages: Sequence[Stage]) -> list[str] | None:
     columns = list(last.fields)
     for stage in between:
         # Output columns count too: a stage, and the column order, may depend on whether the input has such a column.
-        columns += [*stage.inputs()[1], *stage.outputs()[1]]
+        columns += [*input_columns(stage), *stage.outputs()[1]]
     return list(dict.fromkeys(columns))
 
 

@@ -71,7 +71,7 @@ def _without_resource(name: str, nothing: Any) -> Callable[[Stage], Stage]:
 
 STAGE_SETTINGS: dict[str, StageSetting] = {
     "timeout_s": StageSetting(lambda stage: stage.timeout_s, lambda stage: stage.with_(timeout_s=None)),
-    "runtime_env": StageSetting(lambda stage: stage.runtime_env or None, lambda stage: stage.with_(runtime_env=None)),
+    "runtime_env": StageSetting(lambda stage: stage.runtime_env or None, lambda stage: stage.with_(runtime_env={})),
     "num_workers": StageSetting(lambda stage: stage.num_workers()),
     "resources.gpus": StageSetting(_resource("gpus")),
     "resources.gpu_memory_gb": StageSetting(_resource("gpu_memory_gb")),

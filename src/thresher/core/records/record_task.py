@@ -23,6 +23,7 @@ _NOT_RECORDS = frozenset(
     {
         "dataset_name",
         "metadata",
+        "_stage_perf",
         "_task_id",
         "_counted",
         "_ids",
@@ -120,8 +121,10 @@ class RecordTask(Task):
         data: Any = None,
         metadata: dict[str, Any] | None = None,
         task_id: str | None = None,
+        **fields: Any,
     ) -> None:
-        super().__init__(dataset_name, data, metadata, task_id)
+        """`fields` are those of `Task`."""
+        super().__init__(dataset_name, data, metadata, task_id, **fields)
         self._ids: RecordIds | None = None
         self._dropped: list[DroppedRows] = []
         self._failed: list[FailedRows] = []

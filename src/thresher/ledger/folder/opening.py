@@ -228,10 +228,11 @@ def _state(request: RunRequest, target: CommitTarget, store: Store, run_id: str,
 
 
 def _must_start_over(request: RunRequest, found: RunState) -> bool:
-    """Return True if the run must start over. Without a writer the results are in memory, so there is nothing to
-    resume."""
+    """Return True if the run must start over. Without a writer the results were in memory, so there is nothing to
+    resume, unless the request says that they are not needed."""
+    loses_results = request.sink_path is None and not request.skip_done
     replaced = request.mode == "overwrite" and found.fingerprint != request.digest and not request.accept_changes
-    return request.fresh or request.sink_path is None or replaced or found.superseded
+    return request.fresh or loses_results or replaced or found.superseded
 
 
 def _resumes(request: RunRequest, target: CommitTarget, store: Store, found: RunState, notices: list[str]) -> bool:

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from thresher.core.arguments.options import RUN_FOLDER as RUN_FOLDER
 from thresher.core.files.filesystem import is_hidden, is_url, join, local_path
 from thresher.core.planning.fingerprint import combined
 from thresher.core.unit import Unit
@@ -20,7 +21,6 @@ from thresher.credentials import without_credentials
 from thresher.errors import OutputRefusedError, PlanError
 from thresher.ledger.stores.store import Store, open_store
 
-RUN_FOLDER = "_thresher"
 RUNS_FOLDER = os.path.join(".thresher", "runs")
 RUN_FILE = "run.json"
 UNITS_FILE = "units.jsonl"
@@ -58,6 +58,8 @@ class RunRequest:
     """Name of the executor."""
     fresh: bool = False
     """Start over."""
+    skip_done: bool = False
+    """Resume also without a writer, where the results of what is done were in memory."""
     accept_changes: bool = False
     """Resume although the pipeline changed."""
     keep_scores: bool = False

@@ -17,6 +17,7 @@ from typing import Any
 
 import msgspec
 
+from thresher.core.planning.inputs import check_input
 from thresher.core.records.record_task import RecordTask
 from thresher.core.scores import JudgingStage
 from thresher.core.source import failed_record
@@ -128,10 +129,14 @@ def prepare(context: StageContext, tasks: list[Task], evidence: int = 0) -> Stag
     """Return the call for some tasks; `evidence`: against a larger task that the only one was cut from."""
     stage = context.stage
     note = None if crash_notes.keeper is None else isolation.note_of(stage, tasks, evidence)
+    method: Callable[[Any], Any]
     if len(tasks) > 1:
-        return StageCall(context, tasks, functools.partial(_call_for_group, stage), tasks, note)
-    method = functools.partial(_call_batch_for_one, stage) if context.takes_lists else stage.process
-    return StageCall(context, tasks, method, tasks[0], note)
+        method = functools.partial(_call_for_group, stage)
+    else:
+        method = functools.partial(_call_batch_for_one, stage) if context.takes_lists else stage.process
+    if context.checks_inputs:
+        method = functools.partial(_call_checked, stage, tasks, method)
+    return StageCall(context, tasks, method, tasks if len(tasks) > 1 else tasks[0], note)
 
 
 def call(one: StageCall) -> None:
@@ -236,6 +241,13 @@ def _drained(one: StageCall) -> list[Any]:
         if one.note is not None:
             begin_note(one)
     return given
+
+
+def _call_checked(stage: Stage, tasks: list[Task], method: Callable[[Any], Any], given: Any) -> Any:
+    """Call a method for tasks that the stage takes; raise for others."""
+    for task in tasks:
+        check_input(stage, task)
+    return method(given)
 
 
 def _call_batch_for_one(stage: Stage, task: Task) -> Any:

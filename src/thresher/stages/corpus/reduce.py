@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -20,6 +20,8 @@ from thresher.stages.io.file_writer import LocalFile
 if TYPE_CHECKING:
     from thresher.core.records.record_task import RecordTask
     from thresher.core.source import ReadContext
+    from thresher.core.stage import StageNeeds
+    from thresher.core.task import Task
 
 
 class ReduceStage(PhaseStage[Any, DocumentBatch]):
@@ -70,7 +72,7 @@ class ReduceWriter(PhaseWriter[Any]):
     def __init__(self, reduce: ReduceStage) -> None:
         self.reduce = reduce
 
-    def inputs(self) -> tuple[list[str], list[str]]:
+    def inputs(self) -> StageNeeds | Mapping[type[Task], StageNeeds]:
         """Return what the stage needs."""
         return self.reduce.inputs()
 

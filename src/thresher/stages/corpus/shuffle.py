@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar
 
 import msgspec
@@ -12,12 +12,15 @@ from thresher.core.arguments.sizes import parse_size
 from thresher.core.documents.batch import DocumentBatch
 from thresher.core.files.filesystem import open_read
 from thresher.core.phases import PhaseFolder, PhaseReader, PhaseStage, PhaseWriter
+from thresher.core.planning.inputs import input_columns
 from thresher.core.source import SourceItem
 from thresher.core.unit import Piece, Unit
 from thresher.stages.io.missing_fields import count_missing, missing_in
 
 if TYPE_CHECKING:
     from thresher.core.source import FileFacts, ReadContext
+    from thresher.core.stage import StageNeeds
+    from thresher.core.task import Task
     from thresher.stages.corpus.place_ranges import PlaceRange, Places
     from thresher.stages.corpus.sorted_file import BlockReader, SortedFileWriter
 
@@ -65,7 +68,7 @@ class ShuffleWriter(PhaseWriter[DocumentBatch]):
 
         return join_files(part_paths, local_path, self.stage.place_type, self.buffer_bytes)
 
-    def inputs(self) -> tuple[list[str], list[str]]:
+    def inputs(self) -> StageNeeds | Mapping[type[Task], StageNeeds]:
         """Return what the stage needs."""
         return self.stage.inputs()
 
@@ -80,7 +83,7 @@ class ShuffleWriter(PhaseWriter[DocumentBatch]):
 
     def process(self, task: DocumentBatch) -> DocumentBatch:
         """Prepare a batch, and count columns that no document has."""
-        missing = [name for name in self.inputs()[1] if _lacks(task, name)]
+        missing = [name for name in input_columns(self) if _lacks(task, name)]
         super().process(task)
         if missing:
             count_missing(self, missing, task.columns, len(task))
