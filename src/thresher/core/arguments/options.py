@@ -270,6 +270,16 @@ def field_name(stage: str, parameter: str, given: Any) -> str:
     return given
 
 
+def field_names(stage: str, parameter: str, given: Any) -> tuple[str, ...]:
+    """Validate the names of the columns that one link of a chain reads: a name, or a list of names."""
+    names = given if isinstance(given, list | tuple) else [given]
+    if not names:
+        raise UsageError(f"{stage}.{parameter}: an empty list; name one column or more")
+    if len(set(map(str, names))) != len(names):
+        raise UsageError(f"{stage}.{parameter}: {given!r} names a column twice")
+    return tuple(field_name(stage, parameter, name) for name in names)
+
+
 def unique_names(names: list[str]) -> list[str]:
     """Return the names of the links; the second of a kind gets `-2`."""
     seen: dict[str, int] = {}

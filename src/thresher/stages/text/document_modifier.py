@@ -27,8 +27,9 @@ class DocumentModifier:
             cls.name = cls.__name__
         check_constructor(cls)
 
-    def modify_document(self, text: str) -> str:
-        """Return the new text."""
+    def modify_document(self, text: Any) -> Any:
+        """Return the new text, or the new value of a field of another type. Where `Modify` reads several columns, each
+        is a keyword argument."""
         raise TypeError(f"{type(self).__name__} must define modify_document(text)")
 
     def may_change(self, texts: Texts) -> npt.NDArray[np.bool_] | npt.NDArray[np.uint8] | None:
@@ -51,7 +52,8 @@ class DocumentModifier:
 
     def modify_flagged(self, text: str, flags: int) -> str:
         """Modify a text for which `may_change` or `edits` returned the number `flags`."""
-        return self.modify_document(text)
+        new: str = self.modify_document(text)
+        return new
 
     def preloads(self) -> list[str]:
         """Return the modules that these two methods import, mainly compiled kernels: they are loaded before workers

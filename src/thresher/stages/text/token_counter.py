@@ -4,12 +4,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from thresher.core.arguments.options import field_name
 from thresher.core.documents.batch import DocumentBatch
 from thresher.core.resources import NodeInfo, WorkerMetadata
 from thresher.core.stage import ProcessingStage
-from thresher.models.tokenizer import Tokenizer, check_tokenizer, load_tokenizer, tokenizer_problems
+from thresher.models.given_tokenizer import (
+    CountsTokens,
+    checked_tokenizer,
+    is_remote,
+    loaded_tokenizer,
+    problems_of,
+)
 from thresher.stages.text.columns.not_text import set_aside_without_text
 
 _CHUNK = 2**20
@@ -23,18 +30,18 @@ class TokenCounter(ProcessingStage[DocumentBatch, DocumentBatch]):
 
     def __init__(
         self,
-        tokenizer: str,
+        tokenizer: str | Any,
         text_field: str = "text",
         count_field: str = "token_count",
         add_special_tokens: bool = False,
     ) -> None:
         """`tokenizer` is a tokenizer.json or its folder, a SentencePiece .model, `tiktoken:ENCODING` or
-        `hf:OWNER/NAME`. `add_special_tokens` also counts the special tokens around a text."""
-        self.tokenizer = check_tokenizer("TokenCounter.tokenizer", tokenizer)
+        `hf:OWNER/NAME`, or a tokenizer object. `add_special_tokens` also counts the special tokens around a text."""
+        self.tokenizer = checked_tokenizer("TokenCounter.tokenizer", tokenizer)
         self.text_field = field_name("TokenCounter", "text_field", text_field)
         self.count_field = field_name("TokenCounter", "count_field", count_field)
         self.add_special_tokens = add_special_tokens
-        self._tokenizer: Tokenizer | None = None
+        self._tokenizer: CountsTokens | None = None
 
     def inputs(self) -> tuple[list[str], list[str]]:
         """Return the column that holds the text."""
@@ -46,11 +53,11 @@ class TokenCounter(ProcessingStage[DocumentBatch, DocumentBatch]):
 
     def check_before_run(self) -> list[str]:
         """Report a missing tokenizer."""
-        return tokenizer_problems("TokenCounter.tokenizer", self.tokenizer)
+        return problems_of("TokenCounter.tokenizer", self.tokenizer)
 
     def setup_on_node(self, node_info: NodeInfo | None = None, worker_metadata: WorkerMetadata | None = None) -> None:
         """Download the tokenizer once per machine, if it is a remote one."""
-        if self.tokenizer.startswith(("hf:", "tiktoken:")):
+        if is_remote(self.tokenizer):
             self._loaded()
 
     def setup(self, worker_metadata: WorkerMetadata | None = None) -> None:
@@ -73,8 +80,8 @@ class TokenCounter(ProcessingStage[DocumentBatch, DocumentBatch]):
         self.count("tokens", sum(numbers))
         return task.replace(self.count_field, numbers)
 
-    def _loaded(self) -> Tokenizer:
-        return load_tokenizer("TokenCounter.tokenizer", self.tokenizer, self.add_special_tokens)
+    def _loaded(self) -> CountsTokens:
+        return loaded_tokenizer("TokenCounter.tokenizer", self.tokenizer, special=self.add_special_tokens)
 
 
 def _chunks(texts: list[str]) -> Iterator[list[str]]:

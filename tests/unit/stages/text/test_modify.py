@@ -59,9 +59,17 @@ def test_records_without_a_string_are_set_aside() -> None:
     ]
 
 
-def test_a_modifier_that_returns_no_string_is_named() -> None:
+def test_a_modifier_of_texts_that_returns_no_string_is_named() -> None:
+    def count(text: str) -> int:
+        return len(text)
+
     with pytest.raises(TypeError, match="returned an int for 'text'; a string is needed"):
-        Modify(len).process(batch_of([{"text": "a"}]))  # type: ignore[arg-type]  # that is the point
+        Modify(count).process(batch_of([{"text": "a"}]))
+
+
+def test_a_function_that_returns_nothing_is_named() -> None:
+    with pytest.raises(TypeError, match="returned None for 'n'; a value is needed"):
+        Modify(lambda n: None, "n").process(batch_of([{"n": 1}]))
 
 
 @pytest.mark.parametrize(

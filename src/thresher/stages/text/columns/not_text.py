@@ -12,18 +12,20 @@ from thresher.core.documents.json_records import shown_fields, split_object
 from thresher.errors import with_article
 
 
-def set_aside_without_text(batch: DocumentBatch, rows: Sequence[int], field: str) -> DocumentBatch:
-    """Return `batch` without `rows`, whose `field` is missing, null or not a string."""
+def set_aside_without_text(
+    batch: DocumentBatch, rows: Sequence[int], field: str, needed: str = "a string"
+) -> DocumentBatch:
+    """Return `batch` without `rows`, whose `field` is missing, null or not what is `needed`."""
     values = batch.pick(rows).values(field)
     missing = [row for row, value in zip(rows, values, strict=True) if value is None]
     others = [(row, value) for row, value in zip(rows, values, strict=True) if value is not None]
     if others:
-        messages = [f"field {field!r} holds {_shown(value)}, a string is needed" for _, value in others]
+        messages = [f"field {field!r} holds {_shown(value)}, {needed} is needed" for _, value in others]
         batch = batch.set_aside([row for row, _ in others], error="not-a-string", messages=messages)
     if missing:
         gone = {row for row, _ in others}
         left = [row - sum(g < row for g in gone) for row in missing] if gone else missing
-        messages = [f"{_lacks(field, line)}, a string is needed" for line in batch.pick(left).json_lines()]
+        messages = [f"{_lacks(field, line)}, {needed} is needed" for line in batch.pick(left).json_lines()]
         batch = batch.set_aside(left, error="field-missing", messages=messages)
     return batch
 

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from thresher.core.documents.batch import MOST_REMEMBERED, DocumentBatch, DroppedRows
 from thresher.core.records.record_task import score_list
 from thresher.core.scores import RuleDrops, Verdict
+from thresher.stages.text.columns.any_values import RecordValues, records_of
 from thresher.stages.text.columns.text_column import COLUMN, RecordTexts, Rows, TextColumn, plain_texts, text_column
 from thresher.stages.text.judging.rule import ChainedRule, threshold_of
 
@@ -71,6 +72,7 @@ def score_all(batch: DocumentBatch, links: Sequence[ChainedRule]) -> None:
 
     A rule that fails here is called again for the record if the record reaches it, and fails there as usual.
     """
+    links = [link for link in links if len(link.fields) == 1]
     parts = [_all_scores(piece, links) for _, piece in _pieces(batch)]
     for n, link in enumerate(links):
         found = [part[n] for part in parts]
@@ -134,7 +136,9 @@ def _apply_one_by_one(
         if len(judgement.without_text):
             from thresher.stages.text.columns.not_text import set_aside_without_text
 
-            batch = set_aside_without_text(batch, index_of[judgement.without_text].tolist(), link.text_field)
+            needed = "a value" if link.takes_any else "a string"
+            rows = index_of[judgement.without_text].tolist()
+            batch = set_aside_without_text(batch, rows, link.text_field, needed)
             index_of[judgement.records] = np.arange(len(judgement.records))
         if link.score_field is not None:
             batch = batch.replace(link.score_field, score_list(judgement.scores))
@@ -193,7 +197,7 @@ def _judge_each(batch: DocumentBatch, links: Sequence[ChainedRule], beside: Besi
     texts = _texts(batch, links, known, beside)
     left: Rows = np.arange(batch.num_items, dtype=np.int64)
     for link, scores in zip(links, known, strict=True):
-        judgement = _judge_by(link, scores, left, texts.get(link.text_field))
+        judgement = _judge_by(link, scores, left, texts.get(link.text_field), batch)
         left = judgement.left
         yield judgement
 
@@ -202,16 +206,19 @@ def _known_scores(link: ChainedRule, batch: DocumentBatch) -> Scores | None:
     """Return the scores that need no computing: those cached in a batch, in which `None` stands for a missing score, or
     the values of the column for a rule that judges them."""
     if link.score is None:
-        return np.fromiter(batch.values(link.text_field), dtype=np.object_, count=batch.num_items)
+        values = records_of(batch, link.fields) if len(link.fields) > 1 else batch.values(link.text_field)
+        return np.fromiter(values, dtype=np.object_, count=batch.num_items)
     known: Scores | None = batch._memo.get(link.key)
     return known
 
 
-def _judge_by(link: ChainedRule, known: Scores | None, records: Rows, texts: RecordTexts | None) -> Judgement:
+def _judge_by(
+    link: ChainedRule, known: Scores | None, records: Rows, texts: RecordTexts | None, batch: DocumentBatch
+) -> Judgement:
     none = records[:0]
     if not len(records):
         return Judgement(none, none, [], None, none)
-    scores, has = _complete(link, known, records, texts, link.score)
+    scores, has = _complete(link, known, records, (batch, texts), link.score)
     without = none
     if has is not None:
         without, records = records[~has], records[has]
@@ -224,7 +231,7 @@ def _complete(
     link: ChainedRule,
     known: Scores | None,
     records: Rows,
-    texts: RecordTexts | None,
+    source: tuple[DocumentBatch, RecordTexts | None],
     score: Callable[[str], Any] | None,
 ) -> tuple[Scores, npt.NDArray[np.bool_] | None]:
     """Return the scores of records, those that are not known computed, by `score` if the rule is no formula; and a mask
@@ -239,6 +246,7 @@ def _complete(
         missing = np.array([index for index, value in enumerate(found) if value is None], dtype=np.int64)
     if not len(missing):
         return found, None
+    batch, texts = source
     assert texts is not None, "made for a link that lacks a score"
     assert score is not None, "a rule without one judges values, which are known"
     has = texts.has_text(records[missing])
@@ -255,11 +263,32 @@ def _complete(
         return values, None
     for index, value in zip(missing[has].tolist(), score_list(values), strict=True):
         found[index] = value
+    if link.takes_any and not has.all():
+        has = has | _score_others(
+            found, missing, ~has, batch.pick(records[missing[~has]]).values(link.text_field), score
+        )
     if has.all():
         return found, None
     has_text = np.ones(len(records), dtype=np.bool_)
     has_text[missing[~has]] = False
     return found, has_text
+
+
+def _score_others(
+    found: list[Any],
+    missing: Rows,
+    open_ones: npt.NDArray[np.bool_],
+    values: Sequence[Any],
+    score: Callable[[Any], Any],
+) -> npt.NDArray[np.bool_]:
+    """Score values that are no strings, of the `open_ones` among the records at `missing`; return a mask of those that
+    have a value."""
+    scored = np.zeros(len(missing), dtype=np.bool_)
+    for place, value in zip(np.flatnonzero(open_ones).tolist(), values, strict=True):
+        if value is not None:
+            found[missing[place]] = score(value)
+            scored[place] = True
+    return scored
 
 
 def _failed(link: ChainedRule, scores: Scores) -> npt.NDArray[np.bool_] | None:
@@ -290,7 +319,7 @@ def _all_scores(batch: DocumentBatch, links: Sequence[ChainedRule]) -> list[Scor
     texts = _texts(batch, links, known, tuple)
     everything: Rows = np.arange(batch.num_items, dtype=np.int64)
     return [
-        _complete(link, scores, everything, texts.get(link.text_field), _or_none(link.score))[0]
+        _complete(link, scores, everything, (batch, texts.get(link.text_field)), _or_none(link.score))[0]
         for link, scores in zip(links, known, strict=True)
     ]
 
@@ -315,8 +344,12 @@ def _texts(
     batch: DocumentBatch, links: Sequence[ChainedRule], known: Sequence[Scores | None], beside: Beside
 ) -> dict[str, RecordTexts]:
     """Return the texts of each column for which a score is missing; only those records are decoded."""
-    found: dict[str, RecordTexts] = {}
-    for field in dict.fromkeys(link.text_field for link in links):
+    found: dict[str, RecordTexts] = {
+        link.text_field: RecordValues(records_of(batch, link.fields))
+        for link in links
+        if len(link.fields) > 1 and link.score is not None
+    }
+    for field in dict.fromkeys(link.text_field for link in links if len(link.fields) == 1):
         made: RecordTexts | None = batch._memo.get((COLUMN, field))
         wanted: list[ChainedRule] = []
         if made is None:

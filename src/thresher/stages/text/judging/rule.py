@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 from thresher.core.arguments.construction import check_constructor
 from thresher.core.scores import memo_key
 from thresher.errors import UsageError
+from thresher.stages.text.columns.any_values import by_name, takes_any_value
 from thresher.stages.text.columns.segmenters import checked_language, is_segmented, load_segmenter, words_of
 
 if TYPE_CHECKING:
@@ -257,13 +258,18 @@ class ChainedRule:
     keep: Callable[[Any], Any] | None
     """Decides whether to keep a score; `None` keeps everything."""
     text_field: str
-    """The column that it reads."""
+    """The column that it reads, or the names of several."""
     score_field: str | None
     """The column that receives the scores, if any."""
     invert: bool
     """True if the decision is inverted."""
     key: tuple[str, str]
     """The key under which a batch caches its scores."""
+    fields: tuple[str, ...]
+    """All columns that it reads; if they are several, `text_field` is no column, and its function gets their values by
+    name."""
+    takes_any: bool = False
+    """True if it scores values of any type, not texts alone."""
     counted: CountRule | None = None
     """The rule, if kernels can compute its scores."""
     needs: Needed = ()
@@ -275,16 +281,42 @@ class ChainedRule:
 
 
 def make_link(
-    judge: Any, functions: Functions, rule: str, fields: tuple[str, str | None], invert: bool, column: str
+    judge: Any,
+    functions: Functions,
+    rule: str,
+    fields: tuple[tuple[str, ...], str | None],
+    invert: bool,
+    column: str,
 ) -> ChainedRule:
-    """Create a link of a chain; `fields` are the columns of text and score, `column` is that of the score sidecar."""
+    """Create a link of a chain; `fields` are the columns that it reads and the one for the score, `column` is that of
+    the score sidecar."""
     score, keep = functions
+    (text_field, *others), score_field = fields
+    if others:
+        label = "+".join(fields[0])
+        of_score: Any = None if score is None else by_name(score)
+        of_keep = by_name(keep) if score is None and keep is not None else keep
+        key = memo_key(column, label)
+        return ChainedRule(rule, judge, of_score, of_keep, label, score_field, invert, key, fields[0])
     counted = judge if score is not None and is_counted(judge) else None
     bounded = judge if score is not None and keep is not None and keeps_by_bounds(judge) else None
-    needs = () if counted is None else counted.counts() or ()
     of_texts = judge if score is not None and scores_texts(judge) else None
-    key = memo_key(column, fields[0])
-    return ChainedRule(rule, judge, score, keep, *fields, invert, key, counted, needs, bounded, of_texts)
+    return ChainedRule(
+        rule,
+        judge,
+        score,
+        keep,
+        text_field,
+        score_field,
+        invert,
+        memo_key(column, text_field),
+        (text_field,),
+        takes_any=counted is None and of_texts is None and takes_any_value(score),
+        counted=counted,
+        needs=() if counted is None else counted.counts() or (),
+        bounded=bounded,
+        of_texts=of_texts,
+    )
 
 
 Functions = tuple[Callable[[str], Any] | None, Callable[[Any], Any] | None]

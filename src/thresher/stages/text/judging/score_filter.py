@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from thresher.core.arguments.options import as_chain, chain_problems, field_name, per_link, unique_names
+from thresher.core.arguments.options import as_chain, chain_problems, field_name, field_names, per_link, unique_names
 from thresher.core.documents.batch import DocumentBatch
 from thresher.core.records.record_task import score_list
 from thresher.core.resources import NodeInfo, WorkerMetadata
@@ -46,7 +46,7 @@ class RuleChain(JudgingStage[DocumentBatch, DocumentBatch]):
     ) -> list[ChainedRule]:
         """Return a link for each rule; `fields` is the parameter that names the columns to read."""
         kind, count = type(self).__name__, len(self._judges)
-        columns = [field_name(kind, fields, name) for name in per_link(kind, fields, getattr(self, fields), count)]
+        columns = [field_names(kind, fields, name) for name in per_link(kind, fields, getattr(self, fields), count)]
         inverted = per_link(kind, "invert", vars(self).get("invert", False), count)
         rules = unique_names([rule_name(judge) for judge in self._judges])
         links = zip(self._judges, rules, columns, score_fields, inverted, strict=True)
@@ -80,7 +80,7 @@ class RuleChain(JudgingStage[DocumentBatch, DocumentBatch]):
 
     def inputs(self) -> tuple[list[str], list[str]]:
         """Return the columns that are judged."""
-        return ["data"], list(dict.fromkeys(link.text_field for link in self.make_links()))
+        return ["data"], list(dict.fromkeys(field for link in self.make_links() for field in link.fields))
 
     def outputs(self) -> tuple[list[str], list[str]]:
         """Return the columns that receive scores."""
@@ -141,7 +141,7 @@ class RuleChain(JudgingStage[DocumentBatch, DocumentBatch]):
         return [
             ScoredRule(link.rule, link.judge, link.text_field, link.score_field, self._bounds(link))
             for link in self.make_links()
-            if link.score is not None
+            if link.score is not None and len(link.fields) == 1
         ]
 
     def _bounds(self, link: ChainedRule) -> tuple[Bound, ...] | None:
@@ -178,11 +178,12 @@ class ScoreFilter(RuleChain):
     def __init__(
         self,
         filter_obj: DocumentFilter | list[DocumentFilter],
-        text_field: str | list[str] = "text",
+        text_field: str | list[str] | list[list[str]] = "text",
         score_field: str | list[str | None] | None = None,
         invert: bool | list[bool] = False,
     ) -> None:
-        """`score_field` names the column for the score, if any; `invert` keeps what the rule would drop."""
+        """`score_field` names the column for the score, if any; `invert` keeps what the rule would drop.
+        `text_field=[["title", "text"]]` gives a rule of your own several columns, as keyword arguments."""
         self.filter_obj, self.text_field, self.score_field, self.invert = filter_obj, text_field, score_field, invert
         self._judges = as_chain("ScoreFilter", "filter_obj", filter_obj)
         self.make_links()
@@ -197,11 +198,12 @@ class Score(RuleChain):
 
     def __init__(
         self,
-        score_fn: Callable[[str], Any] | DocumentFilter | list[Callable[[str], Any] | DocumentFilter],
+        score_fn: Callable[..., Any] | DocumentFilter | list[Callable[..., Any] | DocumentFilter],
         score_field: str | list[str],
-        text_field: str | list[str] = "text",
+        text_field: str | list[str] | list[list[str]] = "text",
     ) -> None:
-        """`score_fn` receives a text and returns a score, or is a `DocumentFilter`; a list needs a list of columns."""
+        """`score_fn` receives a value of the column and returns a score, or is a `DocumentFilter`; a list needs
+        a list of columns. `text_field=[["title", "text"]]` gives a function several columns, as keyword arguments."""
         self.score_fn, self.score_field, self.text_field = score_fn, score_field, text_field
         self._judges = as_chain("Score", "score_fn", score_fn)
         self.make_links()
@@ -217,11 +219,12 @@ class Filter(RuleChain):
 
     def __init__(
         self,
-        filter_fn: Callable[[Any], bool] | DocumentFilter | list[Callable[[Any], bool] | DocumentFilter],
-        filter_field: str | list[str],
+        filter_fn: Callable[..., bool] | DocumentFilter | list[Callable[..., bool] | DocumentFilter],
+        filter_field: str | list[str] | list[list[str]],
         invert: bool | list[bool] = False,
     ) -> None:
-        """`filter_fn` receives the value, or `None` for a record without one; a list of functions is a chain."""
+        """`filter_fn` receives the value, or `None` for a record without one; a list of functions is a chain.
+        `filter_field=[["score", "source"]]` gives a function several columns, as keyword arguments."""
         self.filter_fn, self.filter_field, self.invert = filter_fn, filter_field, invert
         self._judges = as_chain("Filter", "filter_fn", filter_fn)
         self.make_links()

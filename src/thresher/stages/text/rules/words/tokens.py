@@ -3,8 +3,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from thresher.errors import UsageError
-from thresher.models.tokenizer import Tokenizer, check_tokenizer, load_tokenizer, tokenizer_problems
+from thresher.models.given_tokenizer import (
+    CountsTokens,
+    checked_tokenizer,
+    is_remote,
+    loaded_tokenizer,
+    problems_of,
+)
 from thresher.stages.text.judging.rule import DocumentFilter
 
 
@@ -16,36 +24,38 @@ class TokenCountFilter(DocumentFilter):
 
     def __init__(
         self,
-        tokenizer: str | None = None,
+        tokenizer: str | Any = None,
         hf_model_name: str | None = None,
         min_tokens: int = 0,
         max_tokens: int | float = float("inf"),
         add_special_tokens: bool = True,
     ) -> None:
         """Both bounds are inclusive. `tokenizer` is a tokenizer.json or its folder, a SentencePiece .model,
-        `tiktoken:ENCODING` or `hf:OWNER/NAME`; `hf_model_name` is OWNER/NAME alone."""
+        `tiktoken:ENCODING` or `hf:OWNER/NAME`, or a tokenizer object; `hf_model_name` is OWNER/NAME alone."""
         if tokenizer is not None and hf_model_name is not None:
             raise UsageError("TokenCountFilter: give tokenizer or hf_model_name, not both")
         named = tokenizer if hf_model_name is None else f"hf:{hf_model_name}"
-        self.tokenizer = check_tokenizer("TokenCountFilter.tokenizer", named)
+        self.tokenizer = checked_tokenizer("TokenCountFilter.tokenizer", named)
         self.hf_model_name = hf_model_name
         self.min_tokens = min_tokens
         self.max_tokens = max_tokens
         self.add_special_tokens = add_special_tokens
-        self._tokenizer: Tokenizer | None = None
+        self._tokenizer: CountsTokens | None = None
 
     def check_before_run(self) -> list[str]:
         """Report a missing tokenizer."""
-        return tokenizer_problems("TokenCountFilter.tokenizer", self.tokenizer)
+        return problems_of("TokenCountFilter.tokenizer", self.tokenizer)
 
     def model_check_or_download(self) -> None:
         """Download the tokenizer once per machine, if it is a remote one."""
-        if self.tokenizer.startswith(("hf:", "tiktoken:")):
+        if is_remote(self.tokenizer):
             self.load_model()
 
     def load_model(self) -> None:
         """Load the tokenizer."""
-        self._tokenizer = load_tokenizer("TokenCountFilter.tokenizer", self.tokenizer, self.add_special_tokens)
+        self._tokenizer = loaded_tokenizer(
+            "TokenCountFilter.tokenizer", self.tokenizer, special=self.add_special_tokens
+        )
 
     def score_document(self, text: str) -> int:
         """Return the number of tokens."""
@@ -65,21 +75,21 @@ class TokenizerFertilityFilter(DocumentFilter):
     A text without tokens, such as an empty one, has the score -1.0. A lone surrogate is counted as U+FFFD.
     """
 
-    def __init__(self, path_to_tokenizer: str, min_char_to_token_ratio: float = 2.5) -> None:
+    def __init__(self, path_to_tokenizer: str | Any, min_char_to_token_ratio: float = 2.5) -> None:
         """The bound is inclusive. The tokenizer is a SentencePiece `.model`, or any that `TokenCountFilter` accepts;
         special tokens do not count."""
-        self.path_to_tokenizer = check_tokenizer("TokenizerFertilityFilter.path_to_tokenizer", path_to_tokenizer)
+        self.path_to_tokenizer = checked_tokenizer("TokenizerFertilityFilter.path_to_tokenizer", path_to_tokenizer)
         self.min_char_to_token_ratio = min_char_to_token_ratio
-        self._tokenizer: Tokenizer | None = None
+        self._tokenizer: CountsTokens | None = None
 
     def check_before_run(self) -> list[str]:
         """Report a missing tokenizer."""
-        return tokenizer_problems("TokenizerFertilityFilter.path_to_tokenizer", self.path_to_tokenizer)
+        return problems_of("TokenizerFertilityFilter.path_to_tokenizer", self.path_to_tokenizer)
 
     def load_model(self) -> None:
         """Load the tokenizer."""
         name = "TokenizerFertilityFilter.path_to_tokenizer"
-        self._tokenizer = load_tokenizer(name, self.path_to_tokenizer, special=False)
+        self._tokenizer = loaded_tokenizer(name, self.path_to_tokenizer, special=False)
 
     def score_document(self, text: str) -> float:
         """Return the number of code points per token."""
