@@ -290,6 +290,11 @@ class RunResult(Sequence[Task]):
         return dict(self._report["drop_reasons"])
 
     @property
+    def warnings(self) -> list[str]:
+        """Return what the run may hide although it finished, such as a stage that failed on most of its records."""
+        return list(self._report["warnings"])
+
+    @property
     def output_paths(self) -> list[str]:
         """Return the output files in input order."""
         return list(self._report["output_paths"])
@@ -350,4 +355,7 @@ class RunResult(Sequence[Task]):
     def __repr__(self) -> str:
         counts = self.counts
         left = "written" if self._report.get("has_writer", True) else "passed"
-        return f"RunResult({self.status}, read {counts['read']}, {left} {counts['written']}, {len(self)} outputs)"
+        failed = f", quarantined {counts['quarantined']}" if counts["quarantined"] else ""
+        return (
+            f"RunResult({self.status}, read {counts['read']}, {left} {counts['written']}{failed}, {len(self)} outputs)"
+        )

@@ -4,7 +4,7 @@ report."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -206,6 +206,26 @@ class Tally(msgspec.Struct, array_like=True, gc=False):
             self.stage(number).add(tally)
         _add_counts(self.extras, other.extras)
 
+    @property
+    def records(self) -> int:
+        """Return the number of records that stages had to do with: those that were read, or what was made of them."""
+        made = sum(stage.created - stage.merged for stage in self.stages.values())
+        return max(self.read, self.read + made)
+
+    def common_failures(self, names: Sequence[str]) -> list[str]:
+        """Return a text for each stage, by name, that failed for one reason on most records that reached it."""
+        found = []
+        for number, stage in sorted(self.stages.items()):
+            came = stage.in_docs or self.read
+            for error, n in stage.errors.items():
+                if n > MOST * came:
+                    example = stage.examples.get(error, "")
+                    found.append(
+                        f"{names[number]} failed on {n:,} of {came:,} records that reached it, for the same reason: "
+                        f"{error}{f', such as {example}' if example else ''}. They are not in the output"
+                    )
+        return found
+
     def sent(self) -> dict[str, int]:
         """Return the number of records that went to each outlet."""
         total: dict[str, int] = {}
@@ -234,6 +254,10 @@ class Tally(msgspec.Struct, array_like=True, gc=False):
             "quarantined": sum(s.quarantined for s in stages),
             **({"sent": sent} if sent else {}),
         }
+
+
+MOST = 0.5
+"""Share of the records of a stage above which one reason for failures is named at the end of the run."""
 
 
 def unknown_losses_text(count: int) -> str:

@@ -101,7 +101,7 @@ def build_report(facts: RunFacts, tally: Tally, versions: dict[str, str] | None 
         "quarantine_reasons": _by_reason(facts.stage_names, tally, "errors"),
         "quarantine_examples": _examples(facts.stage_names, tally),
         "slowest_units": list(facts.slowest_units),
-        "warnings": _missing_fields(facts.stage_names, tally),
+        "warnings": [*tally.common_failures(facts.stage_names), *_missing_fields(facts.stage_names, tally)],
         "output_paths": list(facts.output_paths),
         "has_writer": facts.has_writer,
         "dropped_to": facts.dropped_to,

@@ -10,7 +10,7 @@ from typing import Any
 
 from thresher.core.arguments.sizes import counted, show_size
 from thresher.core.files.filesystem import STANDARD_STREAM
-from thresher.core.tally import extras_text, unknown_losses_text
+from thresher.core.tally import MOST, extras_text, unknown_losses_text
 from thresher.observe.charts import chart_lines
 from thresher.observe.figures import duration, megabytes, percent, shorten, whole
 
@@ -91,8 +91,11 @@ def report_text(report: Report, color: bool = False, width: int | None = USUAL_W
 
 
 def _headline(report: Report, paint: _Paint) -> list[str]:
-    status = report["status"]
-    parts = [f"{paint(status, _STATUS_COLORS.get(status, _YELLOW))} in {duration(report['wall_s'])}"]
+    status, color = report["status"], _STATUS_COLORS.get(report["status"], _YELLOW)
+    counts = report["counts"]
+    if status == "finished" and counts["quarantined"] > MOST * (counts["read"] + counts["created"]):
+        status, color = "finished, but most records failed", _RED
+    parts = [f"{paint(status, color)} in {duration(report['wall_s'])}"]
     if report["peak_memory_bytes"]:
         limit = report["memory_limit_bytes"]
         of = f" of {show_size(limit)}" if limit else ""

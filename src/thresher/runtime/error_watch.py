@@ -61,7 +61,7 @@ class ErrorWatch:
         failed = max(_failed(now), sum(self._condemned.values()))
         if not failed:
             return None
-        if self._budget.exceeded(failed, now.read):
+        if self._budget.exceeded(failed, now.records):
             return self._over_budget(failed, now)
         if self._budget.is_unlimited:
             return None
@@ -86,7 +86,7 @@ class ErrorWatch:
         found = self._systematic(total)
         if found is not None and not total.written:
             return self._all_failed(found, wrote=False, stopped=False)
-        if self._budget.exceeded(failed, total.read, ended=True):
+        if self._budget.exceeded(failed, total.records, ended=True):
             return self._over_budget(failed, total, ended=True)
         unknown = sum(stage.unknown_losses for stage in total.stages.values())
         return None if not unknown else self._unknown_losses(unknown, total, run_dir)
@@ -131,12 +131,12 @@ class ErrorWatch:
         counts |= {reason: max(counts.get(reason, 0), n) for reason, n in self._condemned.items()}
         reasons = sorted(counts.items(), key=lambda item: -item[1])[:_REASONS_SHOWN]
         listed = "\n".join(f"  {n:>8,}  {reason}{self._example(reason, n)}" for reason, n in reasons)
-        few = ended and self._budget.is_for_many(tally.read)
+        few = ended and self._budget.is_for_many(tally.records)
         allowed = f"max_errors is {self._budget}"
         if few:
             allowed += f", at most half of a run with fewer than {ErrorBudget.SHARE_COUNTS_FROM:,} records"
         return TooManyErrorsError(
-            f"{'' if ended else 'stopped: '}{failed:,} of {tally.read:,} records failed, and {allowed}.\n{listed}\n"
+            f"{'' if ended else 'stopped: '}{failed:,} of {tally.records:,} records failed, and {allowed}.\n{listed}\n"
             "What was committed stays. Correct the input, the recipe or the stage and run the same command again, "
             "or allow more with --max-errors (max_errors=…)."
         )

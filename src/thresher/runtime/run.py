@@ -151,8 +151,7 @@ class RunAttempt:
         try:
             with self._dashboard():
                 status = driver.run(interrupts)
-            if extras := _total(self._run).extras:
-                self.progress.message(f"warning: {extras_text(extras)}")
+            self._warn_at_end()
         finally:
             if self._options.watcher is not None:
                 self._options.watcher.update(driver.snapshot())
@@ -162,6 +161,14 @@ class RunAttempt:
         if status == "stopped":
             self._end_early(driver, work, interrupts)
         return self._finish(driver, work, accounts)
+
+    def _warn_at_end(self) -> None:
+        """Name what a run that finished may hide."""
+        total = _total(self._run)
+        for text in total.common_failures([stage.name for stage in self._plan.stages]):
+            self.progress.message(f"warning: {text}")
+        if total.extras:
+            self.progress.message(f"warning: {extras_text(total.extras)}")
 
     @contextlib.contextmanager
     def _dashboard(self) -> Iterator[None]:

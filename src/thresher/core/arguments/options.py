@@ -27,7 +27,7 @@ class ErrorBudget:
     count: int | None = None
     """Maximum number of failed records."""
     share: float | None = None
-    """Maximum share of the records read; it applies from 1,000 records on."""
+    """Maximum share of the records that were read or made; it applies from 1,000 records on."""
 
     SHARE_COUNTS_FROM = 1000
 
@@ -48,19 +48,19 @@ class ErrorBudget:
             pass
         raise UsageError(f"max_errors: {value!r} is neither a number of records such as 20 nor a share such as 5%")
 
-    def exceeded(self, failed: int, read: int, *, ended: bool = False) -> bool:
+    def exceeded(self, failed: int, records: int, *, ended: bool = False) -> bool:
         """Return True if too many records failed. A run that ended with too few records for a share may lose half of
         them."""
         if self.count is not None:
             return failed > self.count
         share = self.share if self.share is not None else 1.0
-        if self.is_for_many(read):
-            return ended and failed > max(share, HALF) * read
-        return share < 1.0 and failed > share * read
+        if self.is_for_many(records):
+            return ended and failed > max(share, HALF) * records
+        return share < 1.0 and failed > share * records
 
-    def is_for_many(self, read: int) -> bool:
-        """Return True if this is a share and too few records were read for it to apply."""
-        return self.count is None and read < self.SHARE_COUNTS_FROM
+    def is_for_many(self, records: int) -> bool:
+        """Return True if this is a share and there are too few records for it to apply."""
+        return self.count is None and records < self.SHARE_COUNTS_FROM
 
     @property
     def is_unlimited(self) -> bool:
