@@ -47,6 +47,8 @@ class ProcessingStage(Generic[In, Out]):
     """The outlet of the pipeline that gets what the stage drops."""
     row_wise: bool = True
     """Batch borders mean nothing to this stage, so batches may be cut, split and put together."""
+    takes_frames: bool = False
+    """`data` of the documents that it gets is a pandas data frame, and what is written to it in place counts."""
     looks_at_inputs_only: bool = False
     """It looks at no other column than those of `inputs()`: a reader may leave out what nobody needs."""
     deterministic: bool = True

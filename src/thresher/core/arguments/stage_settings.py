@@ -85,5 +85,5 @@ def _with_settings(composite: str, part: Stage, settings: Mapping[str, Any]) -> 
     try:
         return part.with_(**settings)
     except TypeError as error:
-        legal = ", ".join(inspect.signature(type(part).with_).parameters)
+        legal = ", ".join(inspect.signature(part.with_).parameters)
         raise UsageError(f"{composite}.with_: {part.name}: {error}; legal settings: {legal}") from error

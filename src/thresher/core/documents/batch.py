@@ -44,6 +44,8 @@ class DocumentBatch(RecordTask):
 
     _lent: tuple[Any, ...] = ()
     """Data frames that `to_pandas` handed out: what is written to them counts if the batch itself is returned."""
+    lends_frame = False
+    """True during a call of a stage that `takes_frames`: `data` and `to_pandas` hand out one data frame."""
 
     def __init__(
         self,
@@ -110,7 +112,10 @@ class DocumentBatch(RecordTask):
 
     @property
     def data(self) -> Any:
-        """Return what the batch was made of: the table or data frame that was handed over, else an Arrow table."""
+        """Return what the batch was made of: the table or data frame that was handed over, else an Arrow table. A stage
+        that `takes_frames` gets a data frame in place of a table."""
+        if self.lends_frame and (self._given is None or hasattr(self._given, "schema")):
+            return self.to_pandas()
         if self._given is None:
             return self.to_pyarrow()
         if not hasattr(self._given, "schema"):
@@ -169,6 +174,9 @@ class DocumentBatch(RecordTask):
         """
         from thresher.core.documents.frames import to_frame
 
+        if self.lends_frame and self._lent:
+            lent: pd.DataFrame = self._lent[-1]
+            return lent
         frame = to_frame(self.to_pyarrow())
         self._lent = (*self._lent, frame)
         return frame
@@ -310,6 +318,7 @@ class DocumentBatch(RecordTask):
     def absorb_writes(self) -> bool:
         """Take over what a user wrote in place to a data frame of the batch; of several frames that changed, the last.
         Return True if nobody has set other data."""
+        self.__dict__.pop("lends_frame", None)
         if self._lent:
             from thresher.core.documents.frames import changed_frame
 
@@ -397,6 +406,7 @@ class DocumentBatch(RecordTask):
         for name in self._late:
             self._settled(name)
         state = dict(self.__dict__)
+        state.pop("lends_frame", None)
         if self._raw is None:
             self.to_pyarrow()
         state["_given"], state["_before"], state["_trace"], state["_memo"], state["_lent"] = None, None, None, {}, ()

@@ -32,7 +32,9 @@ _NO_INFLUENCE = frozenset(
     }
 )
 """Attributes of a stage that do not affect its output."""
-_SET_BY_RUN = frozenset({"_task_id", "_counted", "_ids", "_dropped", "_failed", "_memo"})
+_SET_BY_RUN = frozenset(
+    {"_task_id", "counted_items", "unit_lines", "_stage_perf", "_ids", "_dropped", "_failed", "_memo"}
+)
 """Attributes of a task that a run sets."""
 _SCALARS = (int, float, complex, bool, type(None))
 _BUFFERS = (bytes, bytearray, memoryview)

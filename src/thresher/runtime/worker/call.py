@@ -17,6 +17,7 @@ from typing import Any
 
 import msgspec
 
+from thresher.core.documents.batch import DocumentBatch
 from thresher.core.planning.inputs import check_input
 from thresher.core.records.record_task import RecordTask
 from thresher.core.scores import JudgingStage
@@ -65,11 +66,24 @@ class Fault:
         raise_if_view_written(error)
         traceback.clear_frames(error.__traceback__)
         name = type(error).__name__
-        text = message_of(error) or name
+        text = (message_of(error) or name) + _advice_on(error)
         if not is_out_of_memory(error):
             return cls(name, text, own_traceback(error), memory=False, passes=is_transient(error))
         advice = "give the run more memory, or let the stage need less"
         return cls(OUT_OF_MEMORY, f"memory ran out ({name}: {text}); {advice}", own_traceback(error), memory=True)
+
+
+_ARROW = "pyarrow.lib."
+_ON_TABLES = (
+    " (an Arrow table cannot be changed in place: change the frame of to_pandas() and return the batch, or set "
+    "takes_frames = True on the stage)"
+)
+
+
+def _advice_on(error: BaseException) -> str:
+    """Return what to do where code for data frames got an Arrow table; empty for other errors."""
+    is_of_types = isinstance(error, AttributeError | TypeError)
+    return _ON_TABLES if is_of_types and _ARROW in str(error) else ""
 
 
 def own_traceback(error: BaseException) -> str:
@@ -129,6 +143,8 @@ def prepare(context: StageContext, tasks: list[Task], evidence: int = 0) -> Stag
     """Return the call for some tasks; `evidence`: against a larger task that the only one was cut from."""
     stage = context.stage
     note = None if crash_notes.keeper is None else isolation.note_of(stage, tasks, evidence)
+    if stage.takes_frames:
+        _lend_frames(tasks)
     method: Callable[[Any], Any]
     if len(tasks) > 1:
         method = functools.partial(_call_for_group, stage)
@@ -241,6 +257,12 @@ def _drained(one: StageCall) -> list[Any]:
         if one.note is not None:
             begin_note(one)
     return given
+
+
+def _lend_frames(tasks: list[Task]) -> None:
+    for task in tasks:
+        if isinstance(task, DocumentBatch):
+            task.lends_frame = True
 
 
 def _call_checked(stage: Stage, tasks: list[Task], method: Callable[[Any], Any], given: Any) -> Any:

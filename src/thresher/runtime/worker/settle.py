@@ -83,8 +83,17 @@ def settle_task(given: Task, made: Any, stage_name: str) -> Outcome:
         return _settle_records(given, made, stage_name)
     if made is given:
         return _settle_same(given)
-    results = [made] if isinstance(made, Task) else list(made)
+    results = [made] if isinstance(made, Task) else _without_nesting(made)
     return settle_many(given, (result for result in results if result is not None), stage_name)
+
+
+def _without_nesting(results: Iterable[Any]) -> Iterator[Any]:
+    """Yield the results of a list, and those of the lists of tasks in it; a list of dicts is one result."""
+    for result in results:
+        if isinstance(result, list | tuple) and all(isinstance(one, _PLAIN) or one is None for one in result):
+            yield from _without_nesting(result)
+        else:
+            yield result
 
 
 def _settle_records(given: RecordTask, made: Any, stage_name: str) -> Outcome:
@@ -154,13 +163,14 @@ class Settlement:
         if isinstance(self._given, RecordTask) and (isinstance(result, RecordTask) or not isinstance(result, Task)):
             outcome = _outcome_of(self._reconciler_of(self._given).add(result))
         elif isinstance(result, Task):
+            _name(result, [self._given], ordinal)
             outcome = self._adopt_task(result)
         else:
             raise TypeError(_not_a_task(self._stage_name, result, self._given))
         for task in outcome.tasks:
             _inherit(self._given, task)
             if task is not self._given:
-                give_id(task, f"{self._given.task_id}/{ordinal}")
+                give_id(task, _child_id(self._given, ordinal))
         return outcome
 
     def _reconciler_of(self, given: RecordTask) -> Reconciler:
@@ -170,8 +180,6 @@ class Settlement:
 
     def _adopt_task(self, result: Task) -> Outcome:
         """Return the outcome of a task if it or the given one holds no records: it is the given one, or a new one."""
-        if isinstance(result, RecordTask):
-            result.name_records()
         if isinstance(self._given, RecordTask):
             return Outcome([result], self._reconciler_of(self._given).add_task(result.num_items))
         if result is self._given and self._left:
@@ -233,11 +241,13 @@ class _Group:
             raise TypeError(_not_a_task(self._stage_name, result, self._given[0]))
         ordinal, self._results = self._results, self._results + 1
         place = next((n for n in range(len(self._given)) if self._is_made_of(result, n)), None)
+        if place is None:
+            _name(result, self._given, ordinal)
         outcome = self._new(result) if place is None else self._same(result, place)
         for task in outcome.tasks:
             _inherit(self._given[place or 0], task)
             if not any(task is given for given in self._given):
-                give_id(task, f"{self._given[0].task_id}/{ordinal}")
+                give_id(task, _child_id(self._given[0], ordinal))
         tasks, outcome.tasks = outcome.tasks, []
         self._outcomes[0].tasks.extend(tasks)
         self._outcomes[place or 0].add(outcome)
@@ -263,7 +273,6 @@ class _Group:
         reconciler = next((found for found in self._reconcilers if found is not None), None)
         if reconciler is not None:
             return _outcome_of(reconciler.add_new(result))
-        result.name_records()
         return Outcome([result], result.num_items)
 
     def close(self) -> list[Outcome]:
@@ -283,6 +292,18 @@ class _Group:
 def _outcome_of(found: Reconciled) -> Outcome:
     tasks: list[Task] = [found.batch] if found.batch.num_items else []
     return Outcome(tasks, found.created, 0, 0, list(found.dropped), list(found.failed))
+
+
+def _child_id(given: Task, ordinal: int) -> str:
+    return f"{given.task_id}/{ordinal}"
+
+
+def _name(result: Task, given: Sequence[Task], ordinal: int) -> None:
+    """Name the records of a new task that was made of tasks without records; their ids hold that of their task."""
+    if isinstance(result, RecordTask) and not any(isinstance(task, RecordTask) for task in given):
+        if not any(result is task for task in given):
+            give_id(result, _child_id(given[0], ordinal))
+        result.name_records()
 
 
 def _not_a_task(stage_name: str, result: Any, given: Task) -> str:
