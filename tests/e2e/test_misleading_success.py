@@ -160,6 +160,49 @@ def test_most_of_a_small_input_may_not_fail(tmp_path: Path) -> None:
     assert len(outputs(tmp_path / "out")) == 1
 
 
+class MakesRecords(ProcessingStage[EmptyTask, DocumentBatch]):
+    def process(self, task: EmptyTask) -> DocumentBatch:
+        return DocumentBatch([{"text": f"{number}"} for number in range(100)])
+
+
+class FailsOn(ProcessingStage[DocumentBatch, DocumentBatch]):
+    def __init__(self, bad: int) -> None:
+        self.bad = bad
+
+    def process(self, task: DocumentBatch) -> DocumentBatch:
+        return task.set_aside(range(self.bad), "corrupt", [f"frame {row} is damaged" for row in range(self.bad)])
+
+
+def test_failures_are_a_share_of_what_stages_made_where_nothing_was_read() -> None:
+    pipeline = Pipeline("p", stages=[MakesRecords(), FailsOn(4)])
+    assert pipeline.run(SerialExecutor(), progress="none", ledger=False).counts["quarantined"] == 4
+    with pytest.raises(TooManyErrorsError, match="60 of 100 records failed"):
+        Pipeline("p", stages=[MakesRecords(), FailsOn(60)]).run(SerialExecutor(), progress="none", ledger=False)
+
+
+def test_a_run_that_may_lose_all_its_records_says_so_when_it_did(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    pipeline = Pipeline("p", stages=[MakesRecords(), FailsOn(60)])
+    result = pipeline.run(SerialExecutor(), progress="lines", run_dir=str(tmp_path / "run"), max_errors="100%")
+    warning = (
+        "FailsOn failed on 60 of 100 records that reached it, for the same reason: corrupt, such as "
+        "task-000000/0:0: frame 0 is damaged. They are not in the output"
+    )
+    assert f"warning: {warning}" in capfd.readouterr().err
+    assert result.warnings == [warning]
+    assert "quarantined 60" in repr(result)
+    summary = summary_text(result.to_dict(), color=False)
+    assert "finished, but most records failed" in summary
+    assert f"warning: {warning}" in summary
+    assert warning in (tmp_path / "run" / "report.html").read_text()
+
+
+def test_a_few_failures_are_no_reason_for_a_warning() -> None:
+    pipeline = Pipeline("p", stages=[MakesRecords(), FailsOn(4)])
+    assert pipeline.run(SerialExecutor(), progress="none", ledger=False).warnings == []
+
+
 # -- going on after the cause was corrected ---------------------------------------------------------------------------
 
 

@@ -4,15 +4,19 @@ framework."""
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import functools
 import inspect
+import time
 import typing
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from thresher.core.arguments.construction import check_constructor
 from thresher.core.arguments.stage_settings import check_part_settings, check_settings, with_part_settings
+from thresher.core.arguments.stage_settings import needs_own_workers as needs_own_workers
+from thresher.core.arguments.stage_settings import overrides as overrides
 from thresher.core.resources import NodeInfo, Resources, WorkerMetadata
 from thresher.core.tally import charted, context_of
 from thresher.core.task import Task
@@ -142,6 +146,25 @@ class ProcessingStage(Generic[In, Out]):
         """
         if n:
             self.count(charted(name, bar, part), n)
+
+    def _log_metric(self, name: str, value: float) -> None:
+        """Add to a number of your own, as stages of NeMo Curator do: one that is not whole counts in thousandths."""
+        whole = float(value).is_integer()
+        self.count(name if whole else f"{name} (thousandths)", int(value) if whole else round(1000 * value))
+
+    def _log_metrics(self, metrics: Mapping[str, float]) -> None:
+        """Add to several numbers of your own."""
+        for name, value in metrics.items():
+            self._log_metric(name, value)
+
+    @contextlib.contextmanager
+    def _time_metric(self, name: str) -> Iterator[None]:
+        """Add the milliseconds that a block takes to a number of your own."""
+        started = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.count(f"{name} (ms)", round(1000 * (time.perf_counter() - started)))
 
     def with_(  # noqa: PLR0913 - one for each setting, as the contract names them
         self,
@@ -394,16 +417,3 @@ class SinkStage(ProcessingStage[In, Out]):
     def fitting(self, batch: Any) -> Any:
         """Return the batch without records that cannot be written; those are set aside."""
         return batch
-
-
-def needs_own_workers(stage: ProcessingStage[Any, Any]) -> bool:
-    """Return True if a stage runs in workers that do nothing else: what it holds is held while a worker lives."""
-    needs = stage.resources
-    holds = needs.requires_gpu or needs.memory_gb > 0 or any(needs.custom.values()) or bool(stage.runtime_env)
-    expensive = stage.expensive_setup and overrides(stage, "setup")
-    return holds or expensive or stage.num_workers() is not None
-
-
-def overrides(stage: ProcessingStage[Any, Any], method: str) -> bool:
-    """Return True if a stage defines `method` itself instead of inheriting the default."""
-    return getattr(type(stage), method, None) is not getattr(ProcessingStage, method, None)

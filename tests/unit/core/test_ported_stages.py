@@ -535,6 +535,42 @@ class Kind(DocumentFilter):
         return True
 
 
+class Hooked(DocumentFilter):
+    """A rule that names itself and loads its tokenizer where those of NeMo Curator do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._name = "my_rule"
+        self.tokenizer: Any = None
+
+    def load_tokenizer(self) -> None:
+        self.tokenizer = Words()
+
+    def score_document(self, text: str) -> int:
+        return len(self.tokenizer.encode(text))
+
+    def keep_document(self, score: int) -> bool:
+        return score > 1
+
+
+def test_a_rule_may_name_itself_and_load_a_tokenizer() -> None:
+    result = run(ScoreFilter(Hooked()))
+    assert (texts(result), result.drop_reasons) == (["one two"], {"ScoreFilter/my_rule": 2})
+
+
+def test_a_stage_may_log_metrics_and_times() -> None:
+    class Logs(Same):
+        def process(self, task: DocumentBatch) -> DocumentBatch:
+            with self._time_metric("load"):
+                self._log_metric("frames", 12)
+            self._log_metrics({"frames": 3.0, "confidence": 0.25})
+            return task
+
+    counts = run(Logs()).stages[0]["user_counts"]
+    assert counts.pop("load (ms)", 0) >= 0
+    assert counts == {"frames": 15, "confidence (thousandths)": 250}
+
+
 # -- tokenizers ------------------------------------------------------------------------------------------------------
 
 

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
 def check_settings(stage: Stage) -> None:
     """Refuse settings that no executor could honour."""
-    from thresher.core.stage import overrides
-
     if not isinstance(stage.name, str) or not stage.name:
         raise UsageError(f"{type(stage).__name__}.name: {stage.name!r} is not a name")
     for attribute in ("batch_size", "max_attempts"):
@@ -87,3 +85,18 @@ def _with_settings(composite: str, part: Stage, settings: Mapping[str, Any]) -> 
     except TypeError as error:
         legal = ", ".join(inspect.signature(part.with_).parameters)
         raise UsageError(f"{composite}.with_: {part.name}: {error}; legal settings: {legal}") from error
+
+
+def needs_own_workers(stage: Stage) -> bool:
+    """Return True if a stage runs in workers that do nothing else: what it holds is held while a worker lives."""
+    needs = stage.resources
+    holds = needs.requires_gpu or needs.memory_gb > 0 or any(needs.custom.values()) or bool(stage.runtime_env)
+    expensive = stage.expensive_setup and overrides(stage, "setup")
+    return holds or expensive or stage.num_workers() is not None
+
+
+def overrides(stage: Stage, method: str) -> bool:
+    """Return True if a stage defines `method` itself instead of inheriting the default."""
+    from thresher.core.stage import ProcessingStage
+
+    return getattr(type(stage), method, None) is not getattr(ProcessingStage, method, None)

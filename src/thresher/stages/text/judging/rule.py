@@ -354,7 +354,7 @@ def value_functions(stage: str, judge: Any) -> Functions:
 def rule_name(judge: Any) -> str:
     """Return the name of a rule or function in reports."""
     if callable(getattr(judge, "keep_document", None)):
-        own = getattr(judge, "name", None)
+        own = getattr(judge, "__dict__", {}).get("_name") or getattr(judge, "name", None)  # authors set either
         return own if isinstance(own, str) and own else type(judge).__name__
     name = getattr(judge, "__name__", "")
     return name if name and name != "<lambda>" else "Filter"

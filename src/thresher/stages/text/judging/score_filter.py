@@ -96,7 +96,8 @@ class RuleChain(JudgingStage[DocumentBatch, DocumentBatch]):
 
     def setup(self, worker_metadata: WorkerMetadata | None = None) -> None:
         """Load the models of the rules."""
-        _call_each(self._judges, "load_model")
+        for method in ("load_model", "load_tokenizer"):
+            _call_each(self._judges, method)
 
     def preloads(self) -> list[str]:
         """Return the kernels that its rules need."""
