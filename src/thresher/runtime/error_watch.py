@@ -20,11 +20,12 @@ _NO_TEXT = ("field-missing", "not-a-string")
 
 
 class Systematic(NamedTuple):
-    """A stage that failed on every record it received, for one reason."""
+    """A stage that failed on every record it received."""
 
     number: int  # of the stage
-    error: str  # the reason
+    error: str  # the reason, or the most frequent one
     records: int  # how many
+    reasons: int = 1  # number of reasons
 
 
 class ErrorWatch:
@@ -96,9 +97,9 @@ class ErrorWatch:
         the next one."""
         for number, stage in sorted(tally.stages.items()):
             if stage.quarantined and not isinstance(self._stages[number], SourceStage):
-                errors = [error for error, n in stage.errors.items() if n]
-                if stage.quarantined == stage.in_docs and len(errors) == 1:
-                    return Systematic(number, errors[0], stage.quarantined)
+                errors = sorted((-n, error) for error, n in stage.errors.items() if n)
+                if stage.quarantined == stage.in_docs and errors:
+                    return Systematic(number, errors[0][1], stage.quarantined, len(errors))
         return None
 
     def _worked_before(self, number: int) -> bool:
@@ -112,7 +113,10 @@ class ErrorWatch:
         stage = self._stages[found.number]
         records = "the only record" if found.records == 1 else f"all {found.records:,} records"
         example = self._example(f"{stage.name}/{found.error}", found.records)
-        why = f"{', for the same reason' if found.records > 1 else ''}: {found.error}{example}."
+        same = ", for the same reason" if found.records > 1 else ""
+        if found.reasons > 1:
+            same = f", for {found.reasons} reasons; the most frequent one is"
+        why = f"{same}{' ' if found.reasons > 1 else ': '}{found.error}{example}."
         lines = [f"{'stopped: ' if stopped else ''}{stage.name} failed on {records} that reached it{why}"]
         if found.error in _NO_TEXT and hasattr(stage, "text_field"):
             lines.append(

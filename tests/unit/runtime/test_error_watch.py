@@ -46,16 +46,22 @@ def test_records_that_an_earlier_rule_dropped_do_not_hide_that_a_stage_fails_on_
     assert watch().verdict(tally(900, rule, failing(200))) is not None
 
 
-@pytest.mark.parametrize(
-    "stage",
-    [
-        failing(300, of=301),
-        StageTally(in_docs=300, quarantined=300, errors={"ValueError": 299, "KeyError": 1}),
-    ],
-    ids=["one record passed", "two reasons"],
-)
-def test_failures_that_are_not_systematic_are_left_to_the_budget(stage: StageTally) -> None:
-    assert watch().verdict(tally(301, stage)) is None
+def test_failures_of_a_stage_on_which_a_record_passed_are_left_to_the_budget() -> None:
+    assert watch().verdict(tally(301, failing(300, of=301))) is None
+
+
+def test_a_stage_that_fails_on_every_record_for_several_reasons_names_the_most_frequent_one() -> None:
+    both = StageTally(in_docs=300, quarantined=300, errors={"KeyError": 1, "ValueError": 299})
+    stopped = watch().verdict(tally(300, both))
+    assert "failed on all 300 records" in str(stopped)
+    assert "for 2 reasons; the most frequent one is ValueError" in str(stopped)
+
+
+def test_a_share_is_one_of_the_records_that_were_read_or_made() -> None:
+    made = StageTally(in_docs=0, out_docs=2000, created=2000)
+    assert watch().verdict(tally(0, made, failing(60, of=2000))) is None
+    stopped = watch().verdict(tally(0, made, failing(120, of=2000)))
+    assert "120 of 2,000 records failed" in str(stopped)
 
 
 def test_a_stage_that_worked_in_an_earlier_attempt_is_not_broken() -> None:
