@@ -134,6 +134,26 @@ def test_a_batch_takes_its_name_and_data_in_either_order(make: Callable[[Any], D
     assert batch.validate()
 
 
+@dataclass
+class Pages(DocumentBatch):
+    language: str = "en"
+
+
+def test_a_dataclass_of_documents_keeps_its_fields_in_what_is_made_of_it() -> None:
+    class French(ProcessingStage[Pages, Pages]):
+        def process(self, task: Pages) -> Pages:
+            task.language = "fr"
+            return task.take([0, 2]).replace("n", [7, 8])
+
+    class Looks(ProcessingStage[Pages, Pages]):
+        def process(self, task: Pages) -> Pages:
+            return task.replace("language", [task.language] * len(task))
+
+    result = run(French(), Looks(), tasks=[Pages(dataset_name="d", data=pd.DataFrame(RECORDS))])
+    assert [(record["n"], record["language"]) for record in rows(result)] == [(7, "fr"), (8, "fr")]
+    assert (type(result[0]).__name__, result[0].dataset_name) == ("Pages", "d")
+
+
 def test_arguments_of_a_task_in_an_order_that_means_something_else_are_refused() -> None:
     with pytest.raises(UsageError, match="metadata is a list, not a dict; name the arguments"):
         Task("d", [1], [], {})  # type: ignore[arg-type]  # what the test is about
@@ -215,7 +235,7 @@ def test_settings_of_the_stages_inside_a_composite_are_given_by_their_names() ->
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"frist": {"batch_size": 5}}, r"there is no stage 'frist' inside\. Did you mean 'first'\?"),
+        ({"firsts": {"batch_size": 5}}, r"there is no stage 'firsts' inside\. Did you mean 'first'\?"),
         ({"first": {"batches": 5}}, "first: .*batches.*; legal settings: name, resources, batch_size"),
         ({"first": 5}, "does not map names of stages to settings"),
         ({"first": {"batch_size": 0}}, "first.batch_size: 0 is not a whole number"),

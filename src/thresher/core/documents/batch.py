@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 VALUE = "value"
 """The kind under which a batch remembers the Python values of a column."""
+_OF_ONE_CALL = frozenset({"counted_items", "unit_lines", "lends_frame", "_lent"})
+"""Attributes that a batch does not hand on to one that is made of it."""
 MOST_REMEMBERED = 16 * 2**20
 """Of a batch with more bytes nothing is remembered: texts take up to four times the room of their bytes."""
 
@@ -296,6 +298,9 @@ class DocumentBatch(RecordTask):
         batch._task_id, batch._whole = self._task_id, self._whole
         batch._given = batch._table = batch._raw = batch._trace = None
         batch._changed, batch._removed, batch._late, batch._before = {}, self._removed, {}, self._before
+        if type(self) is not DocumentBatch:  # a type of a user has attributes of its own
+            own = {name: value for name, value in vars(self).items() if name not in _OF_ONE_CALL}
+            batch.__dict__ = {**own, **batch.__dict__}
         return batch
 
     def _frame_trace(self) -> FrameTrace:
