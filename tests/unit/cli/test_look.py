@@ -36,7 +36,7 @@ def test_one_stage_is_shown_with_parameters_defaults_and_types(capsys: pytest.Ca
     assert "WordCountFilter (filter)" in out
     assert "  min_words  default 50      a whole number\n" in out
     assert "parameters of ScoreFilter, which a recipe wraps it in" in out
-    assert "  text_field   default 'text'  a text or a list of texts\n" in out
+    assert "  text_field   default 'text'  a text, a list of texts or a list of lists of texts\n" in out
     assert "  max_attempts  a whole number or null\n" in out
     assert out.endswith("in a recipe\n  - WordCountFilter\n")
 

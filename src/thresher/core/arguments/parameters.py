@@ -191,8 +191,11 @@ def describe_one(hint: Any) -> str:
 
 
 def _as_objects(described: str) -> str:
-    """Return `a DocumentFilter` as `DocumentFilter objects`, for a list of them."""
+    """Return `a DocumentFilter` as `DocumentFilter objects` and `a list of texts` as `lists of texts`, for a list of
+    them."""
     noun = described.partition(" ")[2]
+    if noun.startswith("list"):
+        return f"lists{noun.removeprefix('list')}"
     return f"{noun} objects" if noun.isidentifier() and noun[0].isupper() else described
 
 
