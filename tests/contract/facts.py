@@ -223,7 +223,7 @@ METHODS: dict[str, dict[str, str]] = {
         "teardown": "",
         "count": "name, n=1",
     },
-    "CompositeStage": {"decompose": ""},
+    "CompositeStage": {"decompose": "", "with_": "name=None, *settings, **named_settings"},
     "SourceStage": {
         "list_units": "",
         "read_piece": "piece, context",
@@ -242,7 +242,7 @@ METHODS: dict[str, dict[str, str]] = {
         "set_aside": "rows, error, messages",
         "with_ids": "ids",
     },
-    "DocumentBatch": {"to_pyarrow": "", "to_pandas": "", "take": "rows", "replace": "name, column"},
+    "DocumentBatch": {"to_pyarrow": "", "to_pandas": "", "get_columns": "", "take": "rows", "replace": "name, column"},
     "Pipeline": {"add_stage": "stage", "build": "", "describe": ""},
     "RunResult": {"to_dict": "", "__len__": "", "__iter__": ""},
     "DocumentFilter": {"score_document": "text", "keep_document": "score"},
@@ -255,6 +255,7 @@ STAGE_DEFAULTS = {
     "runtime_env": None,
     "row_wise": True,
     "deterministic": True,
+    "takes_frames": False,
 }
 WITH_BY_POSITION = ["name", "resources", "batch_size", "runtime_env"]
 WITH_BY_NAME = ["num_workers", "timeout_s", "max_attempts", "drops_to"]
@@ -275,6 +276,7 @@ RESULT_PROPERTIES = [
     "counts",
     "stages",
     "drop_reasons",
+    "warnings",
     "output_paths",
     "units_total",
     "units_resumed",

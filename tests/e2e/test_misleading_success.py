@@ -461,8 +461,8 @@ class _Refusing(ProcessingStage[DocumentBatch, DocumentBatch]):
         return task.set_aside([0, 1], "bad", ["not good", "not good"])
 
 
-def test_a_record_that_came_from_no_file_is_shown_without_a_position() -> None:
-    with pytest.raises(TooManyErrorsError, match="reason: bad, such as not good"):
+def test_a_record_that_came_from_no_file_is_shown_by_the_task_that_it_was_made_in() -> None:
+    with pytest.raises(TooManyErrorsError, match="reason: bad, such as task-000000/0:0: not good"):
         Pipeline("own", stages=[_Own(), _Refusing()]).run(SerialExecutor(), ledger=False, progress="none")
 
 

@@ -181,7 +181,6 @@ def _positions(ids: RecordIds | None, count: int) -> list[int]:
 def example_of(failed: FailedRows) -> str:
     """Return the first of some records that failed, and why."""
     ids = failed.record_ids
-    known = ids is not None and len(ids) and ids.source_at(0)[0].strip(":")  # records that a stage made have no file
-    place = f"{ids.at(0)}: " if ids is not None and known else ""
+    place = f"{ids.at(0)}: " if ids is not None and len(ids) else ""
     text = f"{place}{next(iter(failed.messages), '')}"
     return "".join(c if c.isprintable() else " " for c in text[:EXAMPLE_CHARACTERS])
