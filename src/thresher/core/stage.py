@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import functools
 import inspect
 import time
 import typing
@@ -14,7 +13,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from thresher.core.arguments.construction import check_constructor
-from thresher.core.arguments.stage_settings import check_part_settings, check_settings, with_part_settings
+from thresher.core.arguments.stage_settings import (
+    check_part_settings,
+    check_settings,
+    let_settings_win,
+    with_part_settings,
+)
 from thresher.core.arguments.stage_settings import needs_own_workers as needs_own_workers
 from thresher.core.arguments.stage_settings import overrides as overrides
 from thresher.core.resources import NodeInfo, Resources, WorkerMetadata
@@ -33,8 +37,6 @@ Out = TypeVar("Out", bound=Task)
 StageNeeds = tuple[list[str], list[str]]
 """Attributes of a task, and columns."""
 _KEEP: Any = object()
-_SETTINGS = ("name", "resources", "batch_size", "timeout_s", "max_attempts", "runtime_env", "drops_to")
-"""Attributes that `with_` sets."""
 
 
 class ProcessingStage(Generic[In, Out]):
@@ -68,7 +70,7 @@ class ProcessingStage(Generic[In, Out]):
         check_constructor(cls)
         if isinstance(inspect.getattr_static(cls, "num_workers"), int | property):
             raise TypeError(f"{cls.__name__}.num_workers must be a method; or use with_(num_workers=…)")
-        _let_settings_win(cls)
+        let_settings_win(cls)
 
     # -- what an author writes ----------------------------------------------------------------------------------------
 
@@ -202,33 +204,6 @@ class ProcessingStage(Generic[In, Out]):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(name={self.name!r})"
-
-
-def _let_settings_win(cls: type[ProcessingStage[Any, Any]]) -> None:
-    """Wrap what a class computes as a method or a property, so that a value set by `with_` wins."""
-    method = cls.num_workers
-    if not hasattr(method, "yields_to_with"):
-
-        @functools.wraps(method)
-        def num_workers(self: ProcessingStage[Any, Any]) -> int | None:
-            return self.__dict__["_num_workers"] if "_num_workers" in self.__dict__ else method(self)
-
-        num_workers.yields_to_with = True  # type: ignore[attr-defined]  # a mark on a function
-        cls.num_workers = num_workers  # type: ignore[method-assign]  # the same method, wrapped
-    for name in _SETTINGS:
-        found = inspect.getattr_static(cls, name)
-        if isinstance(found, property) and not isinstance(found, _Setting):
-            setattr(cls, name, _Setting(name, found))
-
-
-class _Setting(property):
-    """A property of a stage that yields to a value which `with_` has set."""
-
-    def __init__(self, name: str, computed: property) -> None:
-        def get(stage: Any) -> Any:
-            return stage.__dict__[name] if name in stage.__dict__ else computed.__get__(stage, type(stage))
-
-        super().__init__(get, computed.fset, computed.fdel, computed.__doc__)
 
 
 class CompositeStage(ProcessingStage[In, Out]):

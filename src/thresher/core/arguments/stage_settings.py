@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
     from thresher.core.stage import ProcessingStage
 
     Stage = ProcessingStage[Any, Any]
+
+_SETTINGS = ("name", "resources", "batch_size", "timeout_s", "max_attempts", "runtime_env", "drops_to")
+"""Attributes that `with_` sets."""
 
 
 def check_settings(stage: Stage) -> None:
@@ -100,3 +104,30 @@ def overrides(stage: Stage, method: str) -> bool:
     from thresher.core.stage import ProcessingStage
 
     return getattr(type(stage), method, None) is not getattr(ProcessingStage, method, None)
+
+
+def let_settings_win(cls: type[Stage]) -> None:
+    """Wrap what a class computes as a method or a property, so that a value set by `with_` wins."""
+    method = cls.num_workers
+    if not hasattr(method, "yields_to_with"):
+
+        @functools.wraps(method)
+        def num_workers(self: Stage) -> int | None:
+            return self.__dict__["_num_workers"] if "_num_workers" in self.__dict__ else method(self)
+
+        num_workers.yields_to_with = True  # type: ignore[attr-defined]  # a mark on a function
+        cls.num_workers = num_workers  # type: ignore[method-assign]  # the same method, wrapped
+    for name in _SETTINGS:
+        found = inspect.getattr_static(cls, name)
+        if isinstance(found, property) and not isinstance(found, _Setting):
+            setattr(cls, name, _Setting(name, found))
+
+
+class _Setting(property):
+    """A property of a stage that yields to a value which `with_` has set."""
+
+    def __init__(self, name: str, computed: property) -> None:
+        def get(stage: Any) -> Any:
+            return stage.__dict__[name] if name in stage.__dict__ else computed.__get__(stage, type(stage))
+
+        super().__init__(get, computed.fset, computed.fdel, computed.__doc__)
