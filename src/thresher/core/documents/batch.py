@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Self
 
+from thresher.core.documents.lent_frames import LentFrames
 from thresher.core.records.record_task import FILTERED as FILTERED
 from thresher.core.records.record_task import DroppedRows as DroppedRows
 from thresher.core.records.record_task import FailedRows as FailedRows
@@ -31,7 +32,7 @@ MOST_REMEMBERED = 16 * 2**20
 """Of a batch with more bytes nothing is remembered: texts take up to four times the room of their bytes."""
 
 
-class DocumentBatch(RecordTask):
+class DocumentBatch(LentFrames):
     """Documents, one per row.
 
     Invariants, besides those of `RecordTask`:
@@ -43,11 +44,6 @@ class DocumentBatch(RecordTask):
     """
 
     has_constant_buffers = True
-
-    _lent: tuple[Any, ...] = ()
-    """Data frames that `to_pandas` handed out: what is written to them counts if the batch itself is returned."""
-    lends_frame = False
-    """True during a call of a stage that `takes_frames`: `data` and `to_pandas` hand out one data frame."""
 
     def __init__(
         self,
@@ -168,20 +164,6 @@ class DocumentBatch(RecordTask):
             table = set_column(table, name, self.column(name))
         self._table, self._whole = table, True
         return table
-
-    def to_pandas(self) -> pd.DataFrame:
-        """Return all columns as a data frame with the index 0..n-1; nested values are Python objects.
-
-        What is written to it in place counts if a stage returns this batch.
-        """
-        from thresher.core.documents.frames import to_frame
-
-        if self.lends_frame and self._lent:
-            lent: pd.DataFrame = self._lent[-1]
-            return lent
-        frame = to_frame(self.to_pyarrow())
-        self._lent = (*self._lent, frame)
-        return frame
 
     def column(self, name: str) -> pa.ChunkedArray:
         """Return one column and decode no other; nulls where a record lacks the field."""
@@ -313,25 +295,6 @@ class DocumentBatch(RecordTask):
     def as_given(self) -> Self:
         """Return the batch as it was before a user set its `data`."""
         return self if self._before is None else self._before
-
-    def restored(self) -> Self:
-        """Return the batch as it was given, without what was written to data frames that it handed out."""
-        batch = self.as_given()
-        batch._lent = ()
-        return batch
-
-    def absorb_writes(self) -> bool:
-        """Take over what a user wrote in place to a data frame of the batch; of several frames that changed, the last.
-        Return True if nobody has set other data."""
-        self.__dict__.pop("lends_frame", None)
-        if self._lent:
-            from thresher.core.documents.frames import changed_frame
-
-            lent, self._lent = self._lent, ()
-            changed = changed_frame(lent, self.to_pyarrow())
-            if changed is not None:
-                self.data = changed
-        return self._before is None
 
     def with_ids(self, ids: RecordIds | None) -> Self:
         """Return another batch object with the same documents under `ids`."""
