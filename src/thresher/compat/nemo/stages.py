@@ -3,11 +3,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import time
 import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 from thresher.compat.nemo.tasks import settled
@@ -66,25 +64,6 @@ class CompatStage(ProcessingStage[In, Out]):
         if attempts:
             settings.setdefault("max_attempts", attempts[0])
         return super().with_(*arguments, **settings)
-
-    def _log_metric(self, name: str, value: float) -> None:
-        """Add to a number of the stage in the report; fractions are counted in thousandths."""
-        whole = isinstance(value, int) or float(value).is_integer()
-        self.count(name if whole else f"{name} (thousandths)", int(value) if whole else round(1000 * value))
-
-    def _log_metrics(self, metrics: dict[str, float]) -> None:
-        """Add to several numbers."""
-        for name, value in metrics.items():
-            self._log_metric(name, value)
-
-    @contextlib.contextmanager
-    def _time_metric(self, name: str) -> Iterator[None]:
-        """Add the seconds that a block takes to a number, in milliseconds."""
-        started = time.perf_counter()
-        try:
-            yield
-        finally:
-            self.count(f"{name} (ms)", round(1000 * (time.perf_counter() - started)))
 
 
 def get_stage_class(name: str) -> type[Any]:
