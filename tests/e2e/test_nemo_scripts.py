@@ -471,3 +471,65 @@ def test_a_configuration_of_theirs_writes_what_a_recipe_writes(folder: Path) -> 
     written = {path.name: path.read_bytes() for path in (folder / "by-config").glob("*.jsonl")}
     assert written == {path.name: path.read_bytes() for path in (folder / "own").glob("*.jsonl")}
     assert len(written) == 3
+
+
+IN_PLACE = """\
+from dataclasses import dataclass, field
+
+import pandas as pd
+from nemo_curator.pipeline import Pipeline
+from nemo_curator.stages.base import ProcessingStage
+from nemo_curator.stages.function_decorators import processing_stage
+from nemo_curator.stages.resources import Resources
+from nemo_curator.stages.text.io.reader import JsonlReader
+from nemo_curator.tasks import DocumentBatch, Task
+
+
+@dataclass
+class Sample(Task[pd.DataFrame]):
+    data: pd.DataFrame = field(default_factory=pd.DataFrame)
+
+    @property
+    def num_items(self) -> int:
+        return len(self.data)
+
+    def validate(self) -> bool:
+        return True
+
+
+class Length(ProcessingStage[DocumentBatch, DocumentBatch]):
+    name = "length"
+    resources = Resources(1.0, 0.0, 0.0)
+
+    def process(self, batch):
+        batch.data["length"] = batch.data["text"].str.len()
+        return batch
+
+
+@processing_stage(name="double")
+def double(batch: DocumentBatch) -> DocumentBatch:
+    batch.data["double"] = 2 * batch.data["length"]
+    return batch
+
+
+@processing_stage(name="mark")
+def mark(task: Sample) -> Sample:
+    task.data["marked"] = True
+    return task
+
+
+results = Pipeline("frames", "d", [JsonlReader(file_paths="in"), Length().with_(batch_size=2), double]).run()
+print([record for task in results for record in task.to_pandas().to_dict("records")])
+(sample,) = Pipeline(name="samples", stages=[mark]).run(None, [Sample(dataset_name="d", data=pd.DataFrame({"a": [1]}))])
+print(sample.data.to_dict("records"))
+"""
+
+
+def test_what_a_script_writes_to_data_frames_in_place_is_kept(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.jsonl").write_text('{"text": "abc"}\n')
+    (tmp_path / "script.py").write_text(IN_PLACE)
+    command = [sys.executable, "-m", "thresher.compat", "script.py"]
+    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.splitlines() == ["[{'text': 'abc', 'length': 3, 'double': 6}]", "[{'a': 1, 'marked': True}]"]

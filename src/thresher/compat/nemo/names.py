@@ -24,7 +24,7 @@ _STAGE_CLASSES = {
     "CompositeStage": "CompositeStage",
     "get_stage_class": f"{_STAGES}:get_stage_class",
 }
-_DECORATOR = _same("processing_stage")
+_DECORATOR = {"processing_stage": f"{_STAGES}:processing_stage"}
 _RESOURCES = _same("Resources")
 _SENTINELS = {
     "EmptyTask": "EmptyTask",

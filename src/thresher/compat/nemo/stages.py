@@ -9,6 +9,8 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from thresher.compat.nemo.tasks import settled
+from thresher.core import function_stage
+from thresher.core.function_stage import FunctionStage
 from thresher.core.stage import ProcessingStage
 from thresher.core.task import Task
 from thresher.errors import UsageError, nearest
@@ -27,6 +29,7 @@ _classes: dict[str, type[Any]] = {}
 class CompatStage(ProcessingStage[In, Out]):
     """A stage that was written for NeMo Curator. What schedulers of its engines are told is accepted and not needed."""
 
+    takes_frames = True  # so is `data` of documents there
     is_source_stage: bool = False
     is_sink_stage: bool = False
     is_resumable: bool = True
@@ -64,6 +67,18 @@ class CompatStage(ProcessingStage[In, Out]):
         if attempts:
             settings.setdefault("max_attempts", attempts[0])
         return super().with_(*arguments, **settings)
+
+
+def processing_stage(*settings: Any, **named_settings: Any) -> Callable[[Callable[[Any], Any]], FunctionStage]:
+    """Make a stage of a function, as Thresher's decorator does, for which `data` of documents is a data frame."""
+    make = function_stage.processing_stage(*settings, **named_settings)
+
+    def made(function: Callable[[Any], Any]) -> FunctionStage:
+        stage = make(function)
+        stage.takes_frames = True
+        return stage
+
+    return made
 
 
 def get_stage_class(name: str) -> type[Any]:
