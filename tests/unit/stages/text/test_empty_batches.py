@@ -57,7 +57,7 @@ EMPTY: dict[str, Callable[[], DocumentBatch]] = {
     "columns": lambda: DocumentBatch([{"text": "a", "segment_id": 0, "id": "x", "n": 1}]).take([]),
     "lines": lambda: batch_of([{"text": "a", "segment_id": 0, "id": "x", "n": 1}]).take([]),
 }
-NEEDS_FILES = {"Decontamination", "LanguageId", "TokenCounter", "UrlBlocklistFilter"}
+NEEDS_FILES = {"Decontamination", "LanguageId", "TokenCounter", "TokenEncoder", "UrlBlocklistFilter"}
 """Tested beside the stages themselves."""
 
 
