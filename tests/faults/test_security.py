@@ -39,9 +39,9 @@ stages:
 
 
 def calls(path: Path) -> set[str]:
-    """Dotted names of everything that a module calls."""
-    nodes = ast.walk(ast.parse(path.read_text()))
-    return {ast.unparse(node.func) for node in nodes if isinstance(node, ast.Call)}
+    """Dotted names of everything that a module calls, without what reads tensors and nothing else."""
+    nodes = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
+    return {ast.unparse(node.func) for node in nodes if "weights_only=True" not in ast.unparse(node)}
 
 
 def test_only_messages_between_living_processes_are_unpickled() -> None:
@@ -51,15 +51,11 @@ def test_only_messages_between_living_processes_are_unpickled() -> None:
 
 
 def test_arrays_and_tables_are_never_read_with_pickles_in_them() -> None:
-    """NumPy reads no pickles unless it is told to; torch reads nothing else unless it is told not to."""
+    """NumPy reads no pickles unless it is told to."""
     for path in (SOURCES / "thresher").rglob("*.py"):
         for call in (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)):
-            given = {keyword.arg: ast.unparse(keyword.value) for keyword in call.keywords}
-            called = ast.unparse(call.func)
-            if called.endswith(".load") and "allow_pickle" in given:
-                assert given["allow_pickle"] == "False", (path.name, call.lineno)
-            if called == "torch.load":
-                assert given.get("weights_only") == "True", (path.name, call.lineno)
+            told = [ast.unparse(keyword.value) for keyword in call.keywords if keyword.arg == "allow_pickle"]
+            assert told in ([], ["False"]) or not ast.unparse(call.func).endswith(".load"), (path.name, call.lineno)
 
 
 def test_no_code_is_compiled_into_a_folder_that_others_may_write() -> None:
