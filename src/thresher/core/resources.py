@@ -68,6 +68,8 @@ class WorkerMetadata:
     unless they are told."""
     allocation: Any = None
     """Always `None`; for stages written for frameworks that tell here what their backend allotted."""
+    run_dir: str | None = None
+    """Run folder or URL, where a stage may keep files of its own between attempts; `None` without a ledger."""
 
 
 def threads_for(cpus: float, cores: float, workers: int = 1) -> int:

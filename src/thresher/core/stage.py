@@ -60,6 +60,8 @@ class ProcessingStage(Generic[In, Out]):
     deterministic: bool = True
     fans_out: bool = False
     """The stage makes several tasks of one: what it makes may run elsewhere."""
+    without_influence: ClassVar[frozenset[str]] = frozenset()
+    """Names of attributes that do not affect the output: they may change between attempts of a run."""
     expensive_setup: bool = False
     """`setup` takes long or much memory: the stage gets workers of its own, so that not every worker pays for it."""
 

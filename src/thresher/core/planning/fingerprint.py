@@ -70,7 +70,8 @@ def _digest(text: str) -> str:
 
 def parameters(stage: ProcessingStage[Any, Any]) -> dict[str, Any]:
     """Return the attributes of a stage that affect its output."""
-    skipped = _NO_INFLUENCE | ({"path", "mode"} if isinstance(stage, SinkStage) else frozenset())
+    skipped = _NO_INFLUENCE | stage.without_influence
+    skipped |= {"path", "mode"} if isinstance(stage, SinkStage) else frozenset()
     return {
         name: value
         for name, value in vars(stage).items()

@@ -26,7 +26,7 @@ from thresher.core.stage import ProcessingStage, SourceStage
 from thresher.core.tally import StageContext, StageTally
 from thresher.core.task import RawChunk, Task
 from thresher.credentials import message_of, traceback_of
-from thresher.errors import with_article
+from thresher.errors import RunFailedError, with_article
 from thresher.runtime.crashes import crash_notes, isolation
 from thresher.runtime.crashes.crash_notes import Note
 from thresher.runtime.crashes.evidence import KNOWN
@@ -62,8 +62,13 @@ class Fault:
 
     @classmethod
     def of(cls, error: BaseException) -> Fault:
-        """Return the description of `error`, and release what the frames hold that it went through."""
+        """Return the description of `error`, and release what the frames hold that it went through.
+
+        A failure that no record caused, as the stage says itself, is raised again: it ends the run.
+        """
         raise_if_view_written(error)
+        if isinstance(error, RunFailedError):
+            raise error
         traceback.clear_frames(error.__traceback__)
         name = type(error).__name__
         text = (message_of(error) or name) + _advice_on(error)

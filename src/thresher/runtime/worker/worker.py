@@ -144,7 +144,11 @@ class Worker:
             return
         is_local = metadata.node.node_id == NodeInfo().node_id  # on a cluster the other workers may be elsewhere
         beside = metadata.num_workers if is_local and needs_own_workers(stage) else 1
-        metadata = replace(metadata, threads=threads_for(stage.resources.cpus, available_cpus(), beside))
+        metadata = replace(
+            metadata,
+            threads=threads_for(stage.resources.cpus, available_cpus(), beside),
+            run_dir=None if self._place is None else self._place.run_dir,
+        )
         for attempt in range(1, SETUP_ATTEMPTS + 1):
             try:
                 stage.setup(metadata)
