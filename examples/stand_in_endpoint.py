@@ -93,6 +93,7 @@ def fitting(schema: dict[str, Any], text: str) -> Any:
     if "enum" in schema:
         return schema["enum"][len(text) % len(schema["enum"])]
     kind = schema.get("type", "string")
+    kind = kind[0] if isinstance(kind, list) else kind
     if kind == "object":
         return {name: fitting(inner, text) for name, inner in schema.get("properties", {}).items()}
     if kind == "array":

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """A model server on loopback with faults, in a process of its own; and what it has answered, for tests.
 
-A prompt says how it is answered: `[500:2]` fails twice with HTTP 500, `[429:1]` once with `Retry-After: 0.2`, `[cut:1]`
-closes the connection, `[garbled:1]` answers with something that is not JSON, `[unfit:1]` with JSON that does not fit the
-schema, `[slow:1]` only after the client has given up. Without a number, that is so each time. `[400]`, `[length]` and
-`[empty]` are no faults of the moment.
+A prompt says how it is answered: `[500:2]` fails twice with HTTP 500, `[429:1]` once with `Retry-After: 0.2`,
+`[cut:1]` closes the connection, `[garbled:1]` answers with something that is not JSON, `[unfit:1]` with JSON that does
+not fit the schema, `[slow:1]` only after the client has given up. Without a number, that is so each time. `[400]`,
+`[length]` and `[empty]` are no faults of the moment.
 """
 
 from __future__ import annotations

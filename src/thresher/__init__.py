@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from thresher.core.stage import CompositeStage, ProcessingStage, SinkStage, SourceStage
     from thresher.core.task import EmptyTask, FileGroupTask, Task
     from thresher.errors import ThresherError
+    from thresher.models.endpoint.client import LLMClient
     from thresher.stages.corpus.global_shuffle import GlobalShuffle
     from thresher.stages.corpus.global_sort import GlobalSort
     from thresher.stages.corpus.group_by import GroupBy
@@ -64,6 +65,10 @@ if TYPE_CHECKING:
     from thresher.stages.text.judging.score_filter import Filter, Score, ScoreFilter
     from thresher.stages.text.language.language_filter import LanguageFilter
     from thresher.stages.text.language.language_id import LanguageId
+    from thresher.stages.text.llm.extract import ExtractFields
+    from thresher.stages.text.llm.generate import GenerateText
+    from thresher.stages.text.llm.judge import JudgeText
+    from thresher.stages.text.llm.rewrite import RewriteText, TranslateText
     from thresher.stages.text.modifiers.boilerplate_string import BoilerPlateStringModifier
     from thresher.stages.text.modifiers.fasttext_label import FastTextLabelModifier
     from thresher.stages.text.modifiers.line_remover import LineRemover, NewlineNormalizer
@@ -151,6 +156,7 @@ __all__ = [
     "EllipsisFilter",
     "EmptyTask",
     "ExactDeduplication",
+    "ExtractFields",
     "FastTextLabelModifier",
     "FastTextLangId",
     "FastTextQualityFilter",
@@ -159,6 +165,7 @@ __all__ = [
     "FineWebQualityFilter",
     "FuzzyDeduplication",
     "GeneralCommentToCodeFilter",
+    "GenerateText",
     "GlobalShuffle",
     "GlobalSort",
     "GopherQualityFilter",
@@ -170,6 +177,8 @@ __all__ = [
     "Join",
     "JsonlReader",
     "JsonlWriter",
+    "JudgeText",
+    "LLMClient",
     "LanguageFilter",
     "LanguageId",
     "LineDeduplication",
@@ -213,6 +222,7 @@ __all__ = [
     "RepeatingDuplicateNGramsFilter",
     "RepeatingTopNGramsFilter",
     "Resources",
+    "RewriteText",
     "Route",
     "RunResult",
     "SamplerFilter",
@@ -236,6 +246,7 @@ __all__ = [
     "TokenEncoder",
     "TokenizerFertilityFilter",
     "TopK",
+    "TranslateText",
     "UnicodeNormalizer",
     "UnicodeReformatter",
     "UnigramLogProbFilter",

@@ -20,6 +20,7 @@ Kind = Literal["reader", "writer", "stage", "filter", "modifier"]
 _IO = "thresher.stages.io"
 _TEXT = "thresher.stages.text"
 _RULES = f"{_TEXT}.rules"
+_LLM = f"{_TEXT}.llm"
 _CORPUS = "thresher.stages.corpus"
 _DEDUP = "thresher.stages.dedup"
 
@@ -55,6 +56,11 @@ _BUILT_IN: dict[Kind, dict[str, str]] = {
         "TokenCounter": f"{_TEXT}.token_counter:TokenCounter",
         "TokenEncoder": f"{_TEXT}.token_encoder:TokenEncoder",
         "DocumentStatistics": f"{_TEXT}.document_statistics:DocumentStatistics",
+        "GenerateText": f"{_LLM}.generate:GenerateText",
+        "JudgeText": f"{_LLM}.judge:JudgeText",
+        "RewriteText": f"{_LLM}.rewrite:RewriteText",
+        "TranslateText": f"{_LLM}.rewrite:TranslateText",
+        "ExtractFields": f"{_LLM}.extract:ExtractFields",
         "GlobalShuffle": f"{_CORPUS}.global_shuffle:GlobalShuffle",
         "GlobalSort": f"{_CORPUS}.global_sort:GlobalSort",
         "GroupBy": f"{_CORPUS}.group_by:GroupBy",
@@ -160,6 +166,7 @@ PUBLIC_NAMES: dict[str, str] = {
     "XennaExecutor": "thresher.backends.xenna:XennaExecutor",
     "DocumentFilter": f"{_TEXT}.judging.rule:DocumentFilter",
     "DocumentModifier": f"{_TEXT}.document_modifier:DocumentModifier",
+    "LLMClient": "thresher.models.endpoint.client:LLMClient",
     "load_recipe": "thresher.core.recipes.recipe:load_recipe",
     "merge_file_prefixes": f"{_IO}.megatron.merge:merge_file_prefixes",
     "ThresherError": "thresher.errors:ThresherError",

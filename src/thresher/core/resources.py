@@ -70,6 +70,8 @@ class WorkerMetadata:
     """Always `None`; for stages written for frameworks that tell here what their backend allotted."""
     run_dir: str | None = None
     """Run folder or URL, where a stage may keep files of its own between attempts; `None` without a ledger."""
+    run_id: str = ""
+    """Id of the run, the same in all attempts; empty outside of a run."""
 
 
 def threads_for(cpus: float, cores: float, workers: int = 1) -> int:

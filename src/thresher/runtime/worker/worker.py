@@ -148,6 +148,7 @@ class Worker:
             metadata,
             threads=threads_for(stage.resources.cpus, available_cpus(), beside),
             run_dir=None if self._place is None else self._place.run_dir,
+            run_id="" if self._place is None else self._place.run_id,
         )
         for attempt in range(1, SETUP_ATTEMPTS + 1):
             try:

@@ -141,7 +141,8 @@ def test_requests_of_several_threads_share_the_limit(tmp_path: Path) -> None:
     with serving(tmp_path, delay_s=0.05) as server:
         client = LLMClient(server.endpoint(max_concurrency=5))
         threads = [
-            threading.Thread(target=client.ask, args=([f"{name} {n}" for n in range(20)],)) for name in ("left", "right")
+            threading.Thread(target=client.ask, args=([f"{name} {n}" for n in range(20)],))
+            for name in ("left", "right")
         ]
         for thread in threads:
             thread.start()

@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Base of the stages that ask a language model about each document."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from thresher.core.documents.batch import DocumentBatch
+from thresher.core.resources import Resources, WorkerMetadata
+from thresher.core.stage import ProcessingStage
+from thresher.errors import UsageError
+from thresher.models.endpoint.budget import Budget, Usage
+from thresher.models.endpoint.client import LLMClient, cache_file
+from thresher.models.endpoint.endpoint import Endpoint, check_packages
+from thresher.models.endpoint.request import Answer, FailedRequest, Request
+from thresher.stages.text.llm.prompt import PromptTemplate
+
+MAX_TOKENS = 1024
+"""Most tokens of an answer, where the sampling parameters do not say."""
+_COUNTED = {
+    "requests": "requests",
+    "retries": "retries",
+    "asked_again": "asked again for another form",
+    "cached": "answers from the cache",
+    "input_tokens": "input tokens",
+    "output_tokens": "output tokens",
+    "cost": "cost in millionths",
+}
+"""Names in the report of what a client used."""
+
+
+@dataclass(frozen=True)
+class Asking:
+    """How a model is asked, whatever the stage."""
+
+    endpoint: Endpoint | Mapping[str, Any]
+    """The address of the model, and the limits."""
+    prompt: str
+    """The template of the prompt."""
+    system: str = ""
+    """The template of the system message."""
+    sampling: Mapping[str, Any] | None = None
+    """Parameters that are sent as they are."""
+    max_cost: float | None = None
+    """Most money that the stage may use in a run."""
+    max_total_tokens: int | None = None
+    """Most tokens that the stage may use in a run."""
+    cache_path: str | None = None
+    """The file with answers; `None`: in the run folder."""
+
+
+class EndpointStage(ProcessingStage[DocumentBatch, DocumentBatch]):
+    """Ask a model about each document, many at a time. A stage defines `added` and, for JSON answers, `schema`.
+
+    A document whose request fails for good is quarantined with the reason; the others are unaffected. Every answer is
+    stored before it is used, so a run that was killed pays for no answer twice.
+    """
+
+    resources = Resources(cpus=0.25)
+    deterministic = False
+    looks_at_inputs_only = True
+    without_influence = frozenset({"endpoint", "max_cost", "max_total_tokens", "cache_path", "_client"})
+    schema: Mapping[str, Any] | None = None
+    """JSON schema of the answers; `None` for plain text."""
+    max_reasks: int = 2
+    """How often a document is asked about again whose answer does not fit the schema."""
+
+    _client: LLMClient | None = None
+
+    def ask_with(self, asking: Asking) -> None:
+        """Keep how the model is asked; called in constructors."""
+        kind = type(self).__name__
+        check_packages(kind)
+        self.endpoint = Endpoint.of(kind, asking.endpoint)
+        self.model, self.api = self.endpoint.model, self.endpoint.api
+        self.prompt = PromptTemplate(f"{kind}.prompt", asking.prompt)
+        self.system = PromptTemplate(f"{kind}.system", asking.system)
+        if not self.prompt.columns:
+            raise UsageError(
+                f"{kind}.prompt: {asking.prompt!r} names no column, so that every document would get the same answer; "
+                "write {text} where the text belongs"
+            )
+        if asking.sampling is not None and not isinstance(asking.sampling, Mapping):
+            raise UsageError(f"{kind}.sampling: {asking.sampling!r} is not a mapping such as {{temperature: 0}}")
+        self.sampling = {"temperature": 0, "max_tokens": MAX_TOKENS, **(asking.sampling or {})}
+        if "max_completion_tokens" in self.sampling:
+            self.sampling.pop("max_tokens")
+        self.max_cost, self.max_total_tokens = asking.max_cost, asking.max_total_tokens
+        self.cache_path = asking.cache_path
+        if asking.max_cost is not None and not (self.endpoint.input_price or self.endpoint.output_price):
+            raise UsageError(
+                f"{kind}.max_cost: {asking.max_cost!r} is never reached without prices; give endpoint.input_price and "
+                "endpoint.output_price, for a million tokens"
+            )
+        self._budget()
+
+    # -- what a stage defines -----------------------------------------------------------------------------------------
+
+    def added(self, batch: DocumentBatch, answers: Sequence[Answer]) -> DocumentBatch:
+        """Return the documents with what the answers say, one for each."""
+        raise NotImplementedError
+
+    # -- what all of them have ----------------------------------------------------------------------------------------
+
+    def num_workers(self) -> int:
+        """Return 1: one process has all requests in flight, and so keeps the limits exactly."""
+        return 1
+
+    def inputs(self) -> tuple[list[str], list[str]]:
+        """Return the columns that the prompt names."""
+        return ["data"], list(dict.fromkeys((*self.prompt.columns, *self.system.columns)))
+
+    def check_before_run(self) -> list[str]:
+        """Report a missing key."""
+        return self.endpoint.problems(type(self).__name__)
+
+    def preloads(self) -> list[str]:
+        """Return the package of connections, which takes long to import."""
+        return ["aiohttp"]
+
+    def setup(self, worker_metadata: WorkerMetadata | None = None) -> None:
+        """Open connections and the file with answers."""
+        worker = worker_metadata or WorkerMetadata()
+        self._client = LLMClient(
+            self.endpoint.share_of(worker.rank, worker.num_workers),
+            cache_path=self.cache_path or cache_file(worker.run_dir),
+            budget=self._budget(),
+            max_reasks=self.max_reasks,
+            name=self.name,
+            account=f"{worker.run_id}/{self.name}",
+        )
+
+    def teardown(self) -> None:
+        """Close connections and the file."""
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+    def process_batch(self, tasks: list[DocumentBatch]) -> list[DocumentBatch]:
+        """Ask about all documents of all tasks at a time."""
+        if self._client is None:
+            self.setup()
+        assert self._client is not None
+        ready = [self._without_gaps(task) for task in tasks]
+        requests = [request for task in ready for request in self._requests(task)]
+        used = Usage()
+        try:
+            answers = iter(self._client.ask(requests))
+        finally:
+            used, self._client.usage = self._client.usage, used
+        for name, text in _COUNTED.items():
+            if n := getattr(used, name):
+                self.count(text, n)
+        return [self._settled(task, [next(answers) for _ in range(len(task))]) for task in ready]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_client"}
+
+    def _budget(self) -> Budget:
+        return Budget(self.max_cost, self.max_total_tokens)
+
+    def _without_gaps(self, batch: DocumentBatch) -> DocumentBatch:
+        """Set aside the documents that lack a column of the prompt."""
+        for column in self.inputs()[1]:
+            missing = [row for row, value in enumerate(batch.values(column)) if value is None]
+            if missing:
+                text = f"field {column!r} is missing or null, and the prompt needs it"
+                batch = batch.set_aside(missing, error="field-missing", messages=[text] * len(missing))
+        return batch
+
+    def _requests(self, batch: DocumentBatch) -> list[Request]:
+        columns = self.inputs()[1]
+        rows = zip(*(batch.values(column) for column in columns), strict=True)
+        documents = (dict(zip(columns, row, strict=True)) for row in rows)
+        return [
+            Request(self.prompt.fill(values), self.system.fill(values), self.sampling, self.schema)
+            for values in documents
+        ]
+
+    def _settled(self, batch: DocumentBatch, answers: list[Answer | FailedRequest]) -> DocumentBatch:
+        """Return the documents with their answers; those without one are set aside."""
+        by_error: dict[str, list[tuple[int, str]]] = {}
+        for row, answer in enumerate(answers):
+            if isinstance(answer, FailedRequest):
+                by_error.setdefault(answer.error, []).append((row, answer.message))
+        gone: list[int] = []
+        for error, failures in by_error.items():
+            places = [row - sum(other < row for other in gone) for row, _ in failures]
+            batch = batch.set_aside(places, error=error, messages=[message for _, message in failures])
+            gone += [row for row, _ in failures]
+        return self.added(batch, [answer for answer in answers if isinstance(answer, Answer)])
+
+
+def texts_of(answers: Sequence[Answer]) -> Any:
+    """Return the texts of answers as a column."""
+    return column_of([answer.text for answer in answers], "string")
+
+
+def column_of(values: Sequence[Any], kind: str) -> Any:
+    """Return values as a column of the type of a JSON schema; nested ones stay Python objects."""
+    import pyarrow as pa
+
+    types = {"string": pa.large_string(), "integer": pa.int64(), "number": pa.float64(), "boolean": pa.bool_()}
+    return pa.array(values, type=types[kind]) if kind in types else list(values)
