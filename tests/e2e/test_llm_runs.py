@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs that ask a model: killed and resumed, ended by a budget and continued, with a server that is gone, with a key."""
+"""Runs that ask a model: killed and resumed, ended by a budget and continued, without a server, with a key."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ import pytest
 from tests.e2e.commands import thresher
 from tests.llm_server import Server, serving
 from thresher import GenerateText, JsonlReader, JsonlWriter, LocalExecutor, Pipeline
-from thresher.core.recipes.yaml_text import yaml_text
 
 DOCUMENTS = 240
 IN_FLIGHT = 12
@@ -38,7 +37,7 @@ def recipe(folder: Path, endpoint: dict[str, Any], **more: Any) -> str:
         {"GenerateText": stage},
         {"JsonlWriter": {"path": str(folder / "out")}},
     ]
-    (folder / "ask.yaml").write_text(yaml_text({"name": "ask", "stages": stages}))
+    (folder / "ask.yaml").write_text(json.dumps({"name": "ask", "stages": stages}))
     return str(folder / "ask.yaml")
 
 
