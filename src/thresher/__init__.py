@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from thresher.stages.corpus.group_by import GroupBy
     from thresher.stages.corpus.join import Join
     from thresher.stages.corpus.pack_sequences import PackSequences
+    from thresher.stages.corpus.quality.percentile_rank import PercentileRank
+    from thresher.stages.corpus.quality.quality_buckets import QualityBuckets
+    from thresher.stages.corpus.quality.score_ensemble import ScoreEnsemble
     from thresher.stages.corpus.reduce import ReduceStage
     from thresher.stages.corpus.route import Copy, Route, Split
     from thresher.stages.corpus.sampling.blend import Blend
@@ -201,12 +204,14 @@ __all__ = [
     "ParquetWriter",
     "PerExtensionFilter",
     "PercentileRange",
+    "PercentileRank",
     "PiiRedactor",
     "Pipeline",
     "PornographicUrlsFilter",
     "ProcessingStage",
     "PunctuationFilter",
     "PythonCommentToCodeFilter",
+    "QualityBuckets",
     "QuotationRemover",
     "RayActorPoolExecutor",
     "RayDataExecutor",
@@ -227,6 +232,7 @@ __all__ = [
     "RunResult",
     "SamplerFilter",
     "Score",
+    "ScoreEnsemble",
     "ScoreFilter",
     "SemanticDeduplication",
     "SerialExecutor",

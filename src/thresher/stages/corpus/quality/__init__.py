@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From scores to decisions: percentiles, ensembles of scores, and buckets of quality."""
