@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import hashlib
 import itertools
 import os
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import length_hint
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -27,6 +28,7 @@ from thresher.models.endpoint.structured import asked_again, read_value
 
 CACHE_FILE = "answers.sqlite"
 """Name of the file with answers in a run folder."""
+Result = TypeVar("Result")
 _POLL_S = 0.1
 """Time between two looks whether another process has an answer, or requests in flight have left room in the budget."""
 
@@ -69,6 +71,7 @@ class LLMClient:
         self._cache_path, self._account = cache_path, account or name
         self._paces = Pace(self.endpoint.requests_per_minute), Pace(self.endpoint.tokens_per_minute)
         self._running: dict[bytes, asyncio.Future[Answer]] = {}
+        self._operations: list[tuple[Callable[[], Any], asyncio.Future[Any]]] = []
         self._last_success = self._resume_at = float("-inf")
         self._thread = LoopThread()
         try:
@@ -117,6 +120,30 @@ class LLMClient:
             await asyncio.sleep(BEAT_S)
             self._store.beat()
 
+    async def _stored(self, operation: Callable[[], Result]) -> Result:
+        """Return the result of an operation of the store, once it is on disk; those that come together are one
+        transaction."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Result] = loop.create_future()
+        self._operations.append((operation, future))
+        if len(self._operations) == 1:
+            loop.call_soon(self._store_all)
+        return await future
+
+    def _store_all(self) -> None:
+        waiting, self._operations = self._operations, []
+        try:
+            with self._store.together():
+                results = [operation() for operation, _ in waiting]
+        except Exception as error:
+            for _, future in waiting:
+                if not future.done():
+                    future.set_exception(error)
+        else:
+            for (_, future), result in zip(waiting, results, strict=True):
+                if not future.done():
+                    future.set_result(result)
+
     # -- many requests ------------------------------------------------------------------------------------------------
 
     async def _ask_all(self, requests: Iterable[str | Request]) -> list[Answer | FailedRequest]:
@@ -153,8 +180,8 @@ class LLMClient:
         """Return the answer to a request, asking again while it does not fit the schema."""
         keys: list[bytes] = []
         for reasks in itertools.count():
-            answer = await self._complete(request)
             keys.append(request.key(self.endpoint))
+            answer = await self._complete(keys[-1], request)
             failed = _unusable(answer)
             if failed is None and request.schema is not None:
                 value, fault = read_value(answer, request.schema)
@@ -169,15 +196,14 @@ class LLMClient:
                 )
             if failed is None:
                 return answer
-            self._store.forget(keys)
+            await self._stored(functools.partial(self._store.forget, keys))
             raise failed
         raise AssertionError("the loop ends by a return")
 
     # -- one request --------------------------------------------------------------------------------------------------
 
-    async def _complete(self, request: Request) -> Answer:
+    async def _complete(self, key: bytes, request: Request) -> Answer:
         """Return the answer to a request that is stored, on its way, or sent now."""
-        key = request.key(self.endpoint)
         running = self._running.get(key)
         if running is not None:
             answer = await asyncio.shield(running)
@@ -198,23 +224,24 @@ class LLMClient:
     async def _stored_or_sent(self, key: bytes, request: Request) -> Answer:
         sent, answered = request.most_tokens(self.endpoint)
         most = Reserve(sent + answered, self.endpoint.cost(sent, answered))
-        known = self._store.claim(key, most)
+        claim = functools.partial(self._store.claim, key, most)
+        known = await self._stored(claim)
         while isinstance(known, Refusal):
             if known is Refusal.SPENT:
                 spent = self._store.spent()
                 raise self._budget.spent_error(self.name, spent.input_tokens + spent.output_tokens, spent.cost)
             if known is Refusal.ASKED:
                 await self._sleep(_POLL_S)
-                known = self._store.claim(key, most)
+                known = await self._stored(claim)
             else:
-                known = await self._claim_when_there_is_room(key, most)
+                known = await self._claim_when_there_is_room(claim)
         if known is not None:
             self.usage.cached += 1
             return known
         try:
             answer = await self._send_until_answered(request, sent // BYTES_PER_TOKEN + answered)
             cost = self.endpoint.cost(answer.input_tokens, answer.output_tokens)
-            self._store.put(key, answer, cost)
+            await self._stored(functools.partial(self._store.put, key, answer, cost))
         except BaseException:
             self._store.release(key)
             raise
@@ -224,13 +251,13 @@ class LLMClient:
         self.usage.cost += cost
         return answer
 
-    async def _claim_when_there_is_room(self, key: bytes, most: Reserve) -> Answer | Refusal | None:
+    async def _claim_when_there_is_room(self, claim: Callable[[], Answer | Refusal | None]) -> Answer | Refusal | None:
         """Claim a request when those in flight have left room in the budget; one at a time looks."""
         async with self._gate:
-            known = self._store.claim(key, most)
+            known = await self._stored(claim)
             while known is Refusal.FULL:
                 await self._sleep(_POLL_S)
-                known = self._store.claim(key, most)
+                known = await self._stored(claim)
             return known
 
     async def _send_until_answered(self, request: Request, tokens: int) -> Answer:

@@ -8,6 +8,7 @@ endpoint (`EndpointError`: no request will succeed).
 from __future__ import annotations
 
 import time
+import urllib.request
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -63,7 +64,7 @@ class Exchange:
             connector=aiohttp.TCPConnector(limit=endpoint.max_concurrency),
             timeout=aiohttp.ClientTimeout(total=endpoint.timeout_s),
             headers={"Content-Type": "application/json", **endpoint.headers()},
-            trust_env=True,
+            trust_env=bool(urllib.request.getproxies_environment()),  # it is looked up for each request, in a thread
         )
 
     async def close(self) -> None:

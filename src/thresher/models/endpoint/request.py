@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from thresher.models.endpoint.endpoint import Endpoint
+from thresher.models.surrogates import without_surrogates
 
 BYTES_PER_TOKEN = 4
 """For servers that do not report the tokens of an answer."""
@@ -44,7 +45,8 @@ class Request:
             )
             system = f"{system}\n\n{wanted}" if system else wanted
         first = [("system", system)] if system else []
-        return [{"role": role, "content": text} for role, text in (*first, ("user", self.prompt), *self.earlier)]
+        messages = (*first, ("user", self.prompt), *self.earlier)
+        return [{"role": role, "content": without_surrogates(text)} for role, text in messages]
 
     def body(self, endpoint: Endpoint) -> dict[str, Any]:
         """Return the JSON object that is posted."""
@@ -66,13 +68,13 @@ class Request:
     def key(self, endpoint: Endpoint) -> bytes:
         """Return a hash of the address and everything that is posted; it holds no credentials."""
         text = f"{endpoint.url}\n{_canonical(self.body(endpoint))}"
-        return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
+        return hashlib.sha256(text.encode()).digest()
 
     def most_tokens(self, endpoint: Endpoint) -> tuple[int, int]:
         """Return the most tokens that the request can have, a token being at least a byte, and the most of its answer:
         `max_tokens` of the sampling parameters, or 0 where they set no limit."""
         messages = self.messages(endpoint)
-        sent = sum(len(one["content"].encode("utf-8", "surrogatepass")) + _MESSAGE_TOKENS for one in messages)
+        sent = sum(len(one["content"].encode()) + _MESSAGE_TOKENS for one in messages)
         limit = self.sampling.get("max_tokens", self.sampling.get("max_completion_tokens"))
         return sent, limit if isinstance(limit, int) else 0
 
@@ -128,4 +130,4 @@ def parse_answer(content: bytes, request_bytes: int) -> Answer:
 
 
 def _canonical(value: Any) -> str:
-    return json.dumps(value, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
+    return msgspec.json.encode(value, order="sorted").decode()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import enum
+import itertools
 import os
 import sqlite3
 import time
@@ -25,6 +26,8 @@ BEAT_S = 20.0
 """Time between two signs of life of a process, for those on other machines."""
 _GONE_S = 6 * BEAT_S
 _BUSY_MS = 60_000
+_NUMBERS = itertools.count()
+"""Tell the stores of one process apart."""
 _TABLES = """
 CREATE TABLE IF NOT EXISTS answers (key BLOB PRIMARY KEY, answer BLOB NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS claims (
@@ -56,7 +59,7 @@ class Reserve(NamedTuple):
 
 
 class AnswerStore:
-    """Stored answers and claims. Each method is one transaction."""
+    """Stored answers and claims. Each method is one transaction, unless several are called `together`."""
 
     def __init__(self, path: str | None, account: str, budget: Budget) -> None:
         """`path`: the file, which is made with its folder; `None` keeps answers in memory. `account`: what the budget
@@ -64,7 +67,7 @@ class AnswerStore:
         self.path = path
         self._account = account
         self._budget = budget
-        self._owner = _this_process()
+        self._owner = f"{os.uname().nodename}|{os.getpid()}|{_start_time(os.getpid())}|{next(_NUMBERS)}"
         if path is not None:
             os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
         with self._errors():
@@ -85,23 +88,26 @@ class AnswerStore:
                 self._db.execute("DELETE FROM owners WHERE owner = ?", (self._owner,))
             self._db.close()
 
+    @contextlib.contextmanager
+    def together(self) -> Iterator[None]:
+        """Make one transaction of all calls within the block, which costs little more than one call."""
+        with self._errors(), self._transaction():
+            yield
+
     def claim(self, key: bytes, most: Reserve) -> Answer | Refusal | None:
         """Return the stored answer, or why the request may not be sent now; `None`: this process is to send it."""
-        with self._errors():
+        with self._errors(), self._transaction():
             if (known := self._answer(key)) is not None:
                 return known
-            with self._transaction():
-                if (known := self._answer(key)) is not None:
-                    return known
-                holder = self._db.execute("SELECT owner FROM claims WHERE key = ?", (key,)).fetchone()
-                if holder is not None and not self._is_gone(holder[0]):
-                    return Refusal.ASKED
-                if self._budget.is_limited and (refusal := self._refusal(most)) is not None:
-                    return refusal
-                self._db.execute(
-                    "INSERT OR REPLACE INTO claims VALUES (?, ?, ?, ?, ?)", (key, self._owner, self._account, *most)
-                )
-                return None
+            holder = self._db.execute("SELECT owner FROM claims WHERE key = ?", (key,)).fetchone()
+            if holder is not None and holder[0] != self._owner and not self._is_gone(holder[0]):
+                return Refusal.ASKED
+            if self._budget.is_limited and (refusal := self._refusal(most)) is not None:
+                return refusal
+            self._db.execute(
+                "INSERT OR REPLACE INTO claims VALUES (?, ?, ?, ?, ?)", (key, self._owner, self._account, *most)
+            )
+            return None
 
     def put(self, key: bytes, answer: Answer, cost: int) -> None:
         """Store the answer to a claimed request, and charge the budget."""
@@ -163,9 +169,7 @@ class AnswerStore:
 
     def _is_gone(self, owner: str) -> bool:
         """Return True if a process has ended: known on the same machine, else assumed without a sign of life."""
-        if owner == self._owner:
-            return False
-        host, pid, started = owner.split("|")
+        host, pid, started, _ = owner.split("|")
         if host == os.uname().nodename:
             return _start_time(int(pid)) != started
         row = self._db.execute("SELECT seen FROM owners WHERE owner = ?", (owner,)).fetchone()
@@ -173,6 +177,9 @@ class AnswerStore:
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:
+        if self._db.in_transaction:
+            yield
+            return
         self._db.execute("BEGIN IMMEDIATE")
         try:
             yield
@@ -190,10 +197,6 @@ class AnswerStore:
                 f"answers cannot be stored in {self.path or 'memory'}: {error}. It must be a file on a local disk with "
                 "room; name another one with cache_path"
             ) from error
-
-
-def _this_process() -> str:
-    return f"{os.uname().nodename}|{os.getpid()}|{_start_time(os.getpid())}"
 
 
 def _start_time(pid: int) -> str:
