@@ -19,7 +19,7 @@ values from the text alone; where it does not say, use {unknown}.
 
 Text:
 
-{{{text_field}}}"""
+{{{text_field}:16000}}"""
 TYPES = ("string", "integer", "number", "boolean", "array", "object")
 
 
@@ -43,7 +43,7 @@ class ExtractFields(EndpointStage):
         the value may be null) or a JSON schema, such as `{enum: [news, fiction, other]}`.
         `prompt`: the instruction, with `{column}` where a value goes; by default one that lists the fields.
         `prefix`: goes before the names of the columns.
-        `text_field`: the column with the text.
+        `text_field`: the column that the default prompt shows, its first 16,000 characters.
         The others are those of `GenerateText`.
         """
         field = field_name("ExtractFields", "text_field", text_field)
