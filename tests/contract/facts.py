@@ -42,6 +42,15 @@ NAMES = [
     "PackSequences",
     "TokenEncoder",
     "merge_file_prefixes",
+    "GenerateText",
+    "JudgeText",
+    "RewriteText",
+    "TranslateText",
+    "ExtractFields",
+    "LLMClient",
+    "PercentileRank",
+    "ScoreEnsemble",
+    "QualityBuckets",
 ]
 RECORD_NAMES = [
     "EncodedWriter",
@@ -133,6 +142,7 @@ RECORD_SIGNATURES = {
     "open_piece": "piece, start=0, storage_options=None",
 }
 READER = "file_paths, files_per_partition=None, blocksize='64MB', fields=None, limit=None, storage_options=None"
+ASKING = "system='', sampling=None, max_cost=None, max_total_tokens=None, cache_path=None"
 SIGNATURES: dict[str, str] = {
     "Task": "dataset_name='', data=None, metadata=None, task_id=None",
     "FileGroupTask": "dataset_name='', data=None, metadata=None, task_id=None, **fields",
@@ -156,6 +166,20 @@ SIGNATURES: dict[str, str] = {
         "tokens_field=None, strategy='concat', pad_id=None, drop_last=False, window=1024"
     ),
     "merge_file_prefixes": "input_dir, output_prefix, overwrite=False, storage_options=None",
+    "GenerateText": f"endpoint, prompt, output_field='generated_text', {ASKING}",
+    "JudgeText": (
+        "endpoint, prompt=None, score_field='judge_score', reason_field='judge_reason', min_score=0, max_score=5, "
+        f"text_field='text', {ASKING}"
+    "RewriteText": f"endpoint, prompt=None, text_field='text', output_field=None, original_field=None, {ASKING}",
+    "TranslateText": (
+        "endpoint, target_language, source_language=None, text_field='text', output_field='translated_text', "
+        f"prompt=None, {ASKING}"
+    "ExtractFields": f"endpoint, fields, prompt=None, prefix='', text_field='text', {ASKING}",
+    "LLMClient": "endpoint, cache_path=None, budget=None, max_reasks=2, name='LLMClient', account=''",
+    "PercentileRank": "by, rank_field=None, levels=100, blocksize='32MB'",
+    "ScoreEnsemble": (
+        "scores, method='mean', score_field='quality_score', ranges=None, quantile=0.5, allow_missing=False"
+    "QualityBuckets": "edges, by='quality_score', bucket_field='quality', labels=('low', 'medium', 'high')",
     "ScoreFilter": "filter_obj, text_field='text', score_field=None, invert=False",
     "Score": "score_fn, score_field, text_field='text'",
     "Filter": "filter_fn, filter_field, invert=False",
