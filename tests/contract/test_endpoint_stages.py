@@ -30,8 +30,9 @@ def run(folder: Path, executor: Any, *stages: Any) -> RunResult:
 
 def test_documents_get_their_answers_and_equal_ones_are_asked_about_once(executor: Any, tmp_path: Path) -> None:
     with serving(tmp_path, delay_s=0.01) as server:
-        ask, judge = GenerateText(server.endpoint(), "{text}"), JudgeText(server.endpoint())
-        result = run(tmp_path, executor, ask, judge)
+        stages = GenerateText(server.endpoint(), "{text}"), JudgeText(server.endpoint())
+        # In shared workers, so that several processes ask.
+        result = run(tmp_path, executor, *(stage.with_(num_workers=None) for stage in stages))
         counted = Counter((one["prompt"].rpartition("\n\n")[2], "Judge" in one["prompt"]) for one in server.answered())
     records = [json.loads(line) for path in result.output_paths for line in Path(path).read_text().splitlines()]
     assert sorted(record["n"] for record in records) == [n for n in range(ROWS) if n != 7]

@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from thresher.errors import RunFailedError
 from thresher.runtime.orders import Produced
 from thresher.runtime.overlap.helper_thread import HelperThread, helped_by
 from thresher.runtime.overlap.overlapped_flow import OverlappedFlow
@@ -91,6 +92,8 @@ class OverlappedWorkerProcess(WorkerProcess):
                     make(call.ready)
             except CopyNeeded:
                 return self._restart_with_copies
+            except RunFailedError as error:
+                return functools.partial(self._end_run, error=error)
             finally:
                 end_note()
             call.ready.noted = call.ready.context.take_noted()
@@ -98,6 +101,9 @@ class OverlappedWorkerProcess(WorkerProcess):
                 self._ended.append((self._settle, call))
                 return None
         return self._advance
+
+    def _end_run(self, call: ProcessCall, error: RunFailedError) -> None:
+        raise error
 
     # -- with the desk ------------------------------------------------------------------------------------------------
 
