@@ -129,6 +129,26 @@ def test_a_server_that_comes_back_lets_the_run_go_on(tmp_path: Path) -> None:
     assert outputs(tmp_path) == ALL
 
 
+def test_documents_that_failed_are_asked_about_again_by_a_retry(tmp_path: Path) -> None:
+    with serving(tmp_path) as server:
+        path = recipe(tmp_path, {**server.endpoint(), "max_retries": 1}, prompt="{text}{fault}")
+        faults = {3: " [500:2]", 5: " [length:1]"}
+        lines = (json.dumps({"n": n, "text": f"document {n}", "fault": faults.get(n, "")}) for n in range(40))
+        for file in (tmp_path / "in").iterdir():
+            file.unlink()
+        (tmp_path / "in" / "a.jsonl").write_text("\n".join(lines))
+        assert thresher(tmp_path, "none", "run", path, "--quiet").returncode == 0
+        assert set(outputs(tmp_path)) == set(range(40)) - {3, 5}
+        listed = thresher(tmp_path, "none", "quarantine", str(tmp_path / "out"))
+        assert "endpoint-500" in listed.stdout
+        assert "answer-cut" in listed.stdout
+        before = len(server.answered())
+        retried = thresher(tmp_path, "none", "retry", str(tmp_path / "out"))
+        assert retried.returncode == 0, retried.stderr
+        assert outputs(tmp_path) == {n: f"document {n}{faults.get(n, '')}" for n in range(40)}
+        assert len(server.answered()) == before + 2
+
+
 def test_one_process_keeps_the_limit_of_requests_in_flight(tmp_path: Path) -> None:
     with serving(tmp_path, delay_s=0.05) as server:
         assert thresher(tmp_path, "none", "run", recipe(tmp_path, server.endpoint()), "--quiet").returncode == 0
