@@ -59,7 +59,7 @@ class FaultyStandIn(StandIn):
         self._journal.write(json.dumps({"request": name, "prompt": prompt_of(body)}) + "\n")
         self._journal.flush()
         if fault == "length":
-            return completion(body, "half an ans", "length")
+            return completion(body, "only half", "length")
         text = {"unfit": '{"score": "very"}', "empty": ""}.get(fault, self.answer(body))
         return completion(body, text)
 

@@ -7,11 +7,13 @@ from __future__ import annotations
 import contextlib
 import importlib
 import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.llm_server import Server, serving
 from thresher.core.arguments.parameters import REQUIRED, parameters_of
 from thresher.core.documents.batch import DocumentBatch
 from thresher.core.phases import PhaseStage
@@ -57,11 +59,19 @@ CODE_TABLE = (
 )
 
 
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with serving(tmp_path_factory.mktemp("model")) as server:
+        yield server
+
+
 @pytest.fixture
 def needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """A value for every parameter that has no default, by its name."""
     with contextlib.suppress(ImportError):  # what is no file may be a name on the Hub, and nobody asks there
         monkeypatch.setattr(importlib.import_module("huggingface_hub.constants"), "HF_HUB_OFFLINE", True)
+def needed(tmp_path: Path, model: Server, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    monkeypatch.chdir(tmp_path)
     words = tmp_path / "words.txt"
     words.write_text("the,12\nof,3\n")
     (tmp_path / "evaluation.txt").write_text(
@@ -107,6 +117,11 @@ def needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         "edges": [0.5],
         "shares": [0.5, 1],
         "number": 1,
+        "endpoint": model.endpoint(),
+        "prompt": "{text}",
+        "target_language": "English",
+        "fields": {"topic": "string"},
+        "scores": ["score"],
         "ids_to_remove_path": str(tmp_path / "ids"),
     }
 
@@ -126,6 +141,8 @@ def arguments_of(entry: Entry, needed: dict[str, Any]) -> dict[str, Any]:
     found = {name: needed[name] for name in [*required, *also.get(entry.name, [])]}
     if entry.name == "ScoreFilter":
         found["filter_obj"] = entries()["WordCountFilter"].load()()
+    if entry.name == "QualityBuckets":
+        found["edges"] = [0.3, 0.7]
     return found
 
 
@@ -145,7 +162,10 @@ def works(made: Any) -> None:
         for part in stage.parts():
             works(part)
     else:
-        stage.process(batch)
+        try:
+            stage.process(batch)
+        finally:
+            stage.teardown()
 
 
 @pytest.mark.parametrize("entry", entries().values(), ids=lambda entry: entry.name)

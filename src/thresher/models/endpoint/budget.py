@@ -49,10 +49,11 @@ class Budget:
     """Tokens of requests and answers; `None` for no limit."""
 
     def __post_init__(self) -> None:
-        for name in ("max_cost", "max_total_tokens"):
+        for name, kinds in (("max_cost", int | float), ("max_total_tokens", int)):
             value = getattr(self, name)
-            if value is not None and (isinstance(value, bool) or not isinstance(value, int | float) or value < 0):
-                raise UsageError(f"{name}: {value!r} is not a number of 0 or more; leave it out for no limit")
+            if value is not None and (isinstance(value, bool) or not isinstance(value, kinds) or not value >= 0):
+                what = "number" if name == "max_cost" else "whole number"
+                raise UsageError(f"{name}: {value!r} is not a {what} of 0 or more; leave it out for no limit")
 
     @property
     def is_limited(self) -> bool:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from thresher.core.recipes.params import Substitution
 from thresher.core.recipes.recipe import Recipe, built_in_recipes, load_recipe
+from thresher.core.recipes.yaml_text import read_yaml
 from thresher.credentials import with_credentials
 from thresher.errors import RecipeError, UnsupportedError, UsageError
 
@@ -140,6 +141,9 @@ def test_the_built_in_recipes_load() -> None:
     for name in built_in_recipes():
         needed = {"tokenizer": "tiktoken:gpt2"} if name == "tokenize-megatron" else {}
         recipe = load_recipe(name, {**PATHS, **needed})
+        params = read_yaml(built_in_recipes()[name].read_text(encoding="utf-8"), name)[0]["params"]
+        given = {param: "http://127.0.0.1:9/v1" for param, value in params.items() if value == "???"}
+        recipe = load_recipe(name, given | PATHS)
         assert recipe.name == name
         assert recipe.description
 

@@ -35,6 +35,8 @@ class QualityBuckets(ProcessingStage[DocumentBatch, DocumentBatch]):
         self.edges = check_numbers("QualityBuckets.edges", edges, 1)
         if any(low >= high for low, high in itertools.pairwise(self.edges)):
             raise UsageError(f"QualityBuckets.edges: {self.edges} do not grow")
+        if isinstance(labels, str) or not isinstance(labels, Sequence):
+            raise UsageError(f"QualityBuckets.labels: {labels!r} is not a list of names")
         self.labels = [str(label) for label in labels]
         if len(self.labels) != len(self.edges) + 1 or len(set(self.labels)) != len(self.labels):
             raise UsageError(

@@ -37,7 +37,7 @@ class ScoreEnsemble(ProcessingStage[DocumentBatch, DocumentBatch]):
         `quantile`: for the method of that name; 0.5 is the median.
         `allow_missing`: use the scores that are there; otherwise a document that lacks one is quarantined.
         """
-        if isinstance(scores, str) or not scores:
+        if isinstance(scores, str) or not isinstance(scores, Sequence | Mapping) or not scores:
             raise UsageError(f"ScoreEnsemble.scores: {scores!r} is not a list of columns; name one or more")
         self.columns = [field_name("ScoreEnsemble", "scores", name) for name in scores]
         self.method = check_choice("ScoreEnsemble.method", method, METHODS)
@@ -48,10 +48,12 @@ class ScoreEnsemble(ProcessingStage[DocumentBatch, DocumentBatch]):
         if min(self.weights) < 0 or not sum(self.weights):
             raise UsageError(f"ScoreEnsemble.scores: the weights {self.weights} are not all 0 or more, and one above 0")
         self.score_field = field_name("ScoreEnsemble", "score_field", score_field)
+        if ranges is not None and not isinstance(ranges, Mapping):
+            raise UsageError(f"ScoreEnsemble.ranges: {ranges!r} is not a mapping such as {{edu_score: [0, 5]}}")
         self.ranges = {name: _checked_range(name, given, self.columns) for name, given in (ranges or {}).items()}
-        (self.quantile,) = check_numbers("ScoreEnsemble.quantile", [quantile])
-        if not 0 <= self.quantile <= 1:
+        if isinstance(quantile, bool) or not isinstance(quantile, int | float) or not 0 <= quantile <= 1:
             raise UsageError(f"ScoreEnsemble.quantile: {quantile!r} is not between 0 and 1")
+        self.quantile = quantile
         self.allow_missing = check_flag("ScoreEnsemble.allow_missing", allow_missing)
 
     def inputs(self) -> tuple[list[str], list[str]]:

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from thresher.core.documents.batch import DocumentBatch
 from thresher.core.resources import Resources, WorkerMetadata
 from thresher.core.stage import ProcessingStage
@@ -82,19 +84,20 @@ class EndpointStage(ProcessingStage[DocumentBatch, DocumentBatch]):
                 f"{kind}.prompt: {asking.prompt!r} names no column, so that every document would get the same answer; "
                 "write {text} where the text belongs"
             )
-        if asking.sampling is not None and not isinstance(asking.sampling, Mapping):
-            raise UsageError(f"{kind}.sampling: {asking.sampling!r} is not a mapping such as {{temperature: 0}}")
-        self.sampling = {"temperature": 0, "max_tokens": MAX_TOKENS, **(asking.sampling or {})}
-        if "max_completion_tokens" in self.sampling:
-            self.sampling.pop("max_tokens")
+        self.sampling = _checked_sampling(kind, asking.sampling)
         self.max_cost, self.max_total_tokens = asking.max_cost, asking.max_total_tokens
         self.cache_path = asking.cache_path
+        if asking.cache_path is not None and (not isinstance(asking.cache_path, str) or not asking.cache_path):
+            raise UsageError(f"{kind}.cache_path: {asking.cache_path!r} is not the path of a file")
         if asking.max_cost is not None and not (self.endpoint.input_price or self.endpoint.output_price):
             raise UsageError(
                 f"{kind}.max_cost: {asking.max_cost!r} is never reached without prices; give endpoint.input_price and "
                 "endpoint.output_price, for a million tokens"
             )
-        self._budget()
+        try:
+            self._budget()
+        except UsageError as error:
+            raise UsageError(f"{kind}.{error}") from None
 
     # -- what a stage defines -----------------------------------------------------------------------------------------
 
@@ -137,6 +140,10 @@ class EndpointStage(ProcessingStage[DocumentBatch, DocumentBatch]):
         if self._client is not None:
             self._client.close()
             self._client = None
+
+    def process(self, task: DocumentBatch) -> DocumentBatch:
+        """Ask about all documents of one task at a time."""
+        return self.process_batch([task])[0]
 
     def process_batch(self, tasks: list[DocumentBatch]) -> list[DocumentBatch]:
         """Ask about all documents of all tasks at a time."""
@@ -191,6 +198,28 @@ class EndpointStage(ProcessingStage[DocumentBatch, DocumentBatch]):
             batch = batch.set_aside(places, error=error, messages=[message for _, message in failures])
             gone += [row for row, _ in failures]
         return self.added(batch, [answer for answer in answers if isinstance(answer, Answer)])
+
+
+def _checked_sampling(kind: str, given: Any) -> dict[str, Any]:
+    """Return the sampling parameters with those that are usual; raise if they are none."""
+    if given is not None and not isinstance(given, Mapping):
+        raise UsageError(f"{kind}.sampling: {given!r} is not a mapping such as {{temperature: 0}}")
+    usual = {} if "max_completion_tokens" in (given or {}) else {"max_tokens": MAX_TOKENS}
+    sampling = {"temperature": 0, **usual, **(given or {})}
+    try:
+        msgspec.json.encode(sampling)
+    except TypeError as error:
+        raise UsageError(f"{kind}.sampling: {given!r} cannot be written as JSON: {error}") from None
+    return sampling
+
+
+def text_or(what: str, given: Any, usual: str) -> str:
+    """Return a text, or the usual one for `None`; raise for anything else."""
+    if given is None:
+        return usual
+    if not isinstance(given, str):
+        raise UsageError(f"{what}: {given!r} is not a text")
+    return given
 
 
 def texts_of(answers: Sequence[Answer]) -> Any:

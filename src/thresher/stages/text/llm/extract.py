@@ -12,7 +12,7 @@ from thresher.errors import UsageError
 from thresher.models.endpoint.endpoint import Endpoint
 from thresher.models.endpoint.request import Answer
 from thresher.models.endpoint.structured import check_schema
-from thresher.stages.text.llm.endpoint_stage import Asking, EndpointStage, column_of
+from thresher.stages.text.llm.endpoint_stage import Asking, EndpointStage, column_of, text_or
 
 PROMPT = """Find the following in the text below: {names}. Answer with a JSON object that has these fields. Take \
 values from the text alone; where it does not say, use {unknown}.
@@ -53,8 +53,10 @@ class ExtractFields(EndpointStage):
         optional = any("null" in schema.get("type", ()) for schema in self.fields.values())
         unknown = "null where that is allowed" if optional else "an empty text or 0"
         names = ", ".join(_braces(name) for name in self.fields)
-        prompt = prompt or PROMPT.format(text_field=field, names=names, unknown=unknown)
+        prompt = text_or("ExtractFields.prompt", prompt, PROMPT.format(text_field=field, names=names, unknown=unknown))
         self.ask_with(Asking(endpoint, prompt, system, sampling, max_cost, max_total_tokens, cache_path))
+        if not isinstance(prefix, str):
+            raise UsageError(f"ExtractFields.prefix: {prefix!r} is not a text")
         self.prefix = prefix
         self.schema = {
             "type": "object",

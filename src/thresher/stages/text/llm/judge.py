@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,7 +12,7 @@ from thresher.core.documents.batch import DocumentBatch
 from thresher.errors import UsageError
 from thresher.models.endpoint.endpoint import Endpoint
 from thresher.models.endpoint.request import Answer
-from thresher.stages.text.llm.endpoint_stage import Asking, EndpointStage, column_of
+from thresher.stages.text.llm.endpoint_stage import Asking, EndpointStage, column_of, text_or
 
 PROMPT = """Judge the text below as training data for a language model. Consider whether it is well written, complete, \
 informative and free of advertising, navigation and repeated passages. First give the reason in one or two sentences, \
@@ -46,15 +47,19 @@ class JudgeText(EndpointStage):
         `text_field`: the column that the default prompt shows, its first 8,000 characters.
         The others are those of `GenerateText`.
         """
-        if any(isinstance(one, bool) or not isinstance(one, int | float) for one in (min_score, max_score)):
-            raise UsageError(f"JudgeText.min_score, max_score: {min_score!r}, {max_score!r} are not numbers")
+        for name, score in (("min_score", min_score), ("max_score", max_score)):
+            if isinstance(score, bool) or not isinstance(score, int | float) or not math.isfinite(score):
+                raise UsageError(f"JudgeText.{name}: {score!r} is not a number")
         if min_score >= max_score:
             raise UsageError(f"JudgeText.min_score: {min_score!r} is not below max_score, {max_score!r}")
         field = field_name("JudgeText", "text_field", text_field)
-        prompt = prompt or PROMPT.format(text_field=field, min_score=min_score, max_score=max_score)
+        usual = PROMPT.format(text_field=field, min_score=min_score, max_score=max_score)
+        prompt = text_or("JudgeText.prompt", prompt, usual)
         self.ask_with(Asking(endpoint, prompt, system, sampling, max_cost, max_total_tokens, cache_path))
         self.score_field = field_name("JudgeText", "score_field", score_field)
         self.reason_field = field_name("JudgeText", "reason_field", reason_field)
+        if score_field == reason_field:
+            raise UsageError(f"JudgeText.reason_field: {reason_field!r} is the column of the score; name another")
         kind = "integer" if isinstance(min_score, int) and isinstance(max_score, int) else "number"
         self.schema = {
             "type": "object",

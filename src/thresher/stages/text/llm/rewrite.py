@@ -11,7 +11,7 @@ from thresher.core.documents.batch import DocumentBatch
 from thresher.errors import UsageError
 from thresher.models.endpoint.endpoint import Endpoint
 from thresher.models.endpoint.request import Answer
-from thresher.stages.text.llm.endpoint_stage import Asking, EndpointStage, texts_of
+from thresher.stages.text.llm.endpoint_stage import Asking, EndpointStage, text_or, texts_of
 
 REWRITE = """Rewrite the text below so that it is clear, correct and well structured. Keep its language and every \
 fact; add nothing, and leave out advertising, navigation and repeated passages. Answer with the rewritten text only.
@@ -50,11 +50,15 @@ class RewriteText(EndpointStage):
         The others are those of `GenerateText`.
         """
         self.text_field = field_name("RewriteText", "text_field", text_field)
-        prompt = prompt or REWRITE.format(text_field=text_field)
+        prompt = text_or("RewriteText.prompt", prompt, REWRITE.format(text_field=text_field))
         self.ask_with(Asking(endpoint, prompt, system, sampling, max_cost, max_total_tokens, cache_path))
-        self.output_field = field_name("RewriteText", "output_field", output_field or text_field)
+        self.output_field = field_name(
+            "RewriteText", "output_field", text_field if output_field is None else output_field
+        )
         self.original_field = original_field
-        if original_field is not None and original_field in (self.output_field, text_field):
+        if original_field is not None:
+            field_name("RewriteText", "original_field", original_field)
+        if original_field in (self.output_field, text_field):
             raise UsageError(
                 f"RewriteText.original_field: {original_field!r} is the column of the new text, or the text's"
             )
@@ -104,8 +108,10 @@ class TranslateText(EndpointStage):
         field = field_name("TranslateText", "text_field", text_field)
         if not isinstance(target_language, str) or not target_language:
             raise UsageError(f"TranslateText.target_language: {target_language!r} is not the name of a language")
-        source = f"from {source_language} " if source_language else ""
-        prompt = prompt or TRANSLATE.format(text_field=field, target=target_language, source=source)
+        source = text_or("TranslateText.source_language", source_language, "")
+        source = f"from {source} " if source else ""
+        usual = TRANSLATE.format(text_field=field, target=target_language, source=source)
+        prompt = text_or("TranslateText.prompt", prompt, usual)
         self.ask_with(Asking(endpoint, prompt, system, sampling, max_cost, max_total_tokens, cache_path))
         self.target_language, self.source_language = target_language, source_language
         self.output_field = field_name("TranslateText", "output_field", output_field)

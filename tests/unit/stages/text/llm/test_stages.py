@@ -205,8 +205,8 @@ def test_a_column_that_the_prompt_names_and_nobody_makes_is_found_before_the_run
     from thresher import ParquetReader
 
     pq.write_table(pa.table({"text": ["a"]}), tmp_path / "a.parquet")
-    stages = [ParquetReader(str(tmp_path), fields=["text"]), GenerateText(NOWHERE, "{text} {titel}")]
-    with pytest.raises(PlanError, match="GenerateText needs the column 'titel', which no stage before it provides"):
+    stages = [ParquetReader(str(tmp_path), fields=["text"]), GenerateText(NOWHERE, "{text} {heading}")]
+    with pytest.raises(PlanError, match="GenerateText needs the column 'heading', which no stage before it provides"):
         Pipeline("x", stages=stages).run(ledger=False, progress="none")
 
 
@@ -225,8 +225,8 @@ def test_a_key_that_is_not_set_is_found_before_the_run(monkeypatch: pytest.Monke
         (lambda: GenerateText(NOWHERE, "{text}", max_cost=5), "never reached without prices"),
         (lambda: GenerateText(NOWHERE, "{text}", max_total_tokens=-1), "not a number of 0 or more"),
         (
-            lambda: GenerateText({**NOWHERE, "modle": "x"}, "{text}"),
-            r"GenerateText\.endpoint\.modle.*Did you mean 'model'",
+            lambda: GenerateText({**NOWHERE, "models": "x"}, "{text}"),
+            r"GenerateText\.endpoint\.models.*Did you mean 'model'",
         ),
         (lambda: JudgeText(NOWHERE, min_score=5, max_score=5), "is not below max_score"),
         (lambda: RewriteText(NOWHERE, original_field="text"), "is the column of the new text"),
