@@ -51,9 +51,9 @@ class Budget:
     def __post_init__(self) -> None:
         for name, kinds in (("max_cost", int | float), ("max_total_tokens", int)):
             value = getattr(self, name)
-            if value is not None and (isinstance(value, bool) or not isinstance(value, kinds) or not value >= 0):
+            if value is not None and (isinstance(value, bool) or not isinstance(value, kinds) or not value > 0):
                 what = "number" if name == "max_cost" else "whole number"
-                raise UsageError(f"{name}: {value!r} is not a {what} of 0 or more; leave it out for no limit")
+                raise UsageError(f"{name}: {value!r} is not a {what} above 0; leave it out for no limit")
 
     @property
     def is_limited(self) -> bool:

@@ -223,7 +223,7 @@ def test_a_key_that_is_not_set_is_found_before_the_run(monkeypatch: pytest.Monke
         (lambda: GenerateText(NOWHERE, "no column"), "names no column"),
         (lambda: GenerateText(NOWHERE, "{text} {"), "not the name of a column"),
         (lambda: GenerateText(NOWHERE, "{text}", max_cost=5), "never reached without prices"),
-        (lambda: GenerateText(NOWHERE, "{text}", max_total_tokens=-1), "not a number of 0 or more"),
+        (lambda: GenerateText(NOWHERE, "{text}", max_total_tokens=-1), "not a whole number above 0"),
         (
             lambda: GenerateText({**NOWHERE, "models": "x"}, "{text}"),
             r"GenerateText\.endpoint\.models.*Did you mean 'model'",
