@@ -9,8 +9,9 @@ import functools
 import hashlib
 import itertools
 import os
+import queue
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import length_hint
 from typing import Any, TypeVar
 
@@ -72,6 +73,7 @@ class LLMClient:
         self._paces = Pace(self.endpoint.requests_per_minute), Pace(self.endpoint.tokens_per_minute)
         self._running: dict[bytes, asyncio.Future[Answer]] = {}
         self._operations: list[tuple[Callable[[], Any], asyncio.Future[Any]]] = []
+        self._asking = 0
         self._last_success = self._resume_at = float("-inf")
         self._thread = LoopThread()
         try:
@@ -85,7 +87,24 @@ class LLMClient:
 
         Raises `BudgetSpentError` and `EndpointError`, once the requests in flight have ended.
         """
-        return self._thread.run(self._ask_all(requests))
+        return list(self.answers(requests))
+
+    def answers(self, requests: Iterable[str | Request]) -> Iterator[Answer | FailedRequest]:
+        """Yield what `ask` returns, each once it and those before are there; the others are asked meanwhile."""
+        arrived: queue.SimpleQueue[tuple[int, Answer | FailedRequest] | None] = queue.SimpleQueue()
+        task = self._thread.start(self._ask_all(requests, lambda number, answer: arrived.put((number, answer))))
+        task.when_done(lambda: arrived.put(None))
+        early: dict[int, Answer | FailedRequest] = {}
+        number = 0
+        try:
+            while (found := arrived.get()) is not None:
+                early[found[0]] = found[1]
+                while number in early:
+                    yield early.pop(number)
+                    number += 1
+            task.result()
+        finally:
+            task.cancel()
 
     def spent(self) -> Usage:
         """Return what was paid from the budget, over all processes and earlier attempts."""
@@ -146,21 +165,24 @@ class LLMClient:
 
     # -- many requests ------------------------------------------------------------------------------------------------
 
-    async def _ask_all(self, requests: Iterable[str | Request]) -> list[Answer | FailedRequest]:
-        answers: dict[int, Answer | FailedRequest] = {}
+    async def _ask_all(
+        self, requests: Iterable[str | Request], arrived: Callable[[int, Answer | FailedRequest], None]
+    ) -> None:
+        """Call `arrived` with the number of each request and its answer, in whatever order they come."""
         failures: list[BaseException] = []
         waiting = iter(enumerate(requests))
-        self._stopping = asyncio.Event()
+        if not self._asking:
+            self._stopping.clear()  # the failure that ended earlier requests may be over
+        self._asking += 1
 
         async def ask_in_turn() -> None:
             for number, given in waiting:
                 if self._stopping.is_set():
                     return
-                request = Request(given) if isinstance(given, str) else given
                 try:
-                    answers[number] = await self._ask(request)
+                    arrived(number, await self._ask(Request(given) if isinstance(given, str) else given))
                 except RequestRefused as refused:
-                    answers[number] = refused.failed
+                    arrived(number, refused.failed)
                 except asyncio.CancelledError:
                     raise
                 except _Stopped:
@@ -171,10 +193,12 @@ class LLMClient:
                     return
 
         most = min(self.endpoint.max_concurrency, length_hint(requests, self.endpoint.max_concurrency))
-        await _finish([asyncio.create_task(ask_in_turn()) for _ in range(max(1, most))])
-        if failures:
-            raise failures[0]
-        return [answers[number] for number in range(len(answers))]
+        try:
+            await _finish([asyncio.create_task(ask_in_turn()) for _ in range(max(1, most))])
+        finally:
+            self._asking -= 1
+        if failures or self._stopping.is_set():
+            raise failures[0] if failures else EndpointError(f"{self.endpoint.url}: other requests ended the run")
 
     async def _ask(self, request: Request) -> Answer:
         """Return the answer to a request, asking again while it does not fit the schema."""

@@ -5,12 +5,39 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Coroutine
-from typing import Any, TypeVar
+from collections.abc import Callable, Coroutine
+from typing import Any, Generic, TypeVar
 
 Result = TypeVar("Result")
 _GRACE_S = 5.0
 """Time that cancelled work may take to end."""
+
+
+class Background(Generic[Result]):
+    """A coroutine that runs in the thread of a loop."""
+
+    def __init__(self, work: Coroutine[Any, Any, Result], loop: asyncio.AbstractEventLoop) -> None:
+        self._ended = threading.Event()
+        self._future = asyncio.run_coroutine_threadsafe(self._noted(work), loop)
+
+    def result(self) -> Result:
+        """Wait for the result."""
+        return self._future.result()
+
+    def when_done(self, call: Callable[[], object]) -> None:
+        """Call something once the coroutine has ended, in the thread of the loop."""
+        self._future.add_done_callback(lambda _: call())
+
+    def cancel(self) -> None:
+        """Cancel the coroutine and wait until it has ended; nothing happens if it has."""
+        if self._future.cancel():
+            self._ended.wait(_GRACE_S)
+
+    async def _noted(self, work: Coroutine[Any, Any, Result]) -> Result:
+        try:
+            return await work
+        finally:
+            self._ended.set()
 
 
 class LoopThread:
@@ -22,16 +49,17 @@ class LoopThread:
         self._thread.start()
         self.is_stopped = False
 
+    def start(self, work: Coroutine[Any, Any, Result]) -> Background[Result]:
+        """Start a coroutine."""
+        return Background(work, self._loop)
+
     def run(self, work: Coroutine[Any, Any, Result]) -> Result:
         """Return the result of a coroutine. If the caller is interrupted meanwhile, it is cancelled first."""
-        ended = threading.Event()
-        task = asyncio.run_coroutine_threadsafe(_noted(work, ended), self._loop)
+        task = self.start(work)
         try:
             return task.result()
-        except BaseException:
-            if task.cancel():  # the caller was interrupted: it is not the error of the coroutine
-                ended.wait(_GRACE_S)
-            raise
+        finally:
+            task.cancel()
 
     def stop(self) -> None:
         """End the loop and its thread."""
@@ -39,10 +67,3 @@ class LoopThread:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
-
-
-async def _noted(work: Coroutine[Any, Any, Result], ended: threading.Event) -> Result:
-    try:
-        return await work
-    finally:
-        ended.set()

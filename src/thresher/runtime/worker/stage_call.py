@@ -160,7 +160,7 @@ def _run_generator(one: StageCall) -> Generator[Outcome, None, Fault | None]:
         except StopIteration:
             yield settlement.close()
             return None
-        except ControlSignal:
+        except (ControlSignal, RunFailedError):
             raise
         except BaseException as error:
             if not given_away:

@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +22,8 @@ from thresher.stages.text.llm.prompt import PromptTemplate
 
 MAX_TOKENS = 1024
 """Most tokens of an answer, where the sampling parameters do not say."""
+_PART = 64
+"""Documents that go on together, unless more are asked about at a time."""
 _COUNTED = {
     "requests": "requests",
     "retries": "retries",
@@ -63,13 +66,18 @@ class EndpointStage(ProcessingStage[DocumentBatch, DocumentBatch]):
     resources = Resources(cpus=0.25)
     deterministic = False
     looks_at_inputs_only = True
-    without_influence = frozenset({"endpoint", "max_cost", "max_total_tokens", "cache_path", "_client"})
+    without_influence = frozenset({"endpoint", "max_cost", "max_total_tokens", "cache_path", "_client", "_counted"})
     schema: Mapping[str, Any] | None = None
     """JSON schema of the answers; `None` for plain text."""
     max_reasks: int = 2
     """How often a document is asked about again whose answer does not fit the schema."""
 
+    fans_out = True
+    """Documents go on in parts."""
+
     _client: LLMClient | None = None
+    _counted: Usage
+    """What the client had used when it was counted last."""
 
     def ask_with(self, asking: Asking) -> None:
         """Keep how the model is asked; called in constructors."""
@@ -134,6 +142,7 @@ class EndpointStage(ProcessingStage[DocumentBatch, DocumentBatch]):
             name=self.name,
             account=f"{worker.run_id}/{self.name}",
         )
+        self._counted = Usage()
 
     def teardown(self) -> None:
         """Close connections and the file."""
@@ -142,28 +151,52 @@ class EndpointStage(ProcessingStage[DocumentBatch, DocumentBatch]):
             self._client = None
 
     def process(self, task: DocumentBatch) -> DocumentBatch:
-        """Ask about all documents of one task at a time."""
-        return self.process_batch([task])[0]
+        """Return the documents of one task with their answers."""
+        first, *others = self._in_parts(task)
+        return first.joined(others) if others else first
 
-    def process_batch(self, tasks: list[DocumentBatch]) -> list[DocumentBatch]:
-        """Ask about all documents of all tasks at a time."""
+    def process_batch(self, tasks: list[DocumentBatch]) -> list[Any]:
+        """Ask about all documents of all tasks at a time. Parts of a single task go on as soon as they are answered."""
+        if len(tasks) == 1:
+            return [self._in_parts(tasks[0])]
+        ready = [self._without_gaps(task) for task in tasks]
+        answers = self._answers([request for task in ready for request in self._requests(task)])
+        made = [self._settled(task, list(itertools.islice(answers, len(task)))) for task in ready]
+        self._count_used(answers)
+        return made
+
+    def _in_parts(self, task: DocumentBatch) -> Iterator[DocumentBatch]:
+        """Yield the documents of a task in order, some at a time, while the others are asked about."""
+        task = self._without_gaps(task)
+        answers = self._answers(self._requests(task))
+        size = max(_PART, self.endpoint.max_concurrency)
+        for start in range(0, max(1, len(task)), size):
+            rows = range(start, min(start + size, len(task)))
+            # What was set aside before is noted in the first part only.
+            part = task if len(rows) == len(task) else task.pick(rows) if start else task.take(rows)
+            made = self._settled(part, list(itertools.islice(answers, len(rows))))
+            self._count_used(answers if rows.stop == len(task) else None)
+            yield made
+
+    def _answers(self, requests: list[Request]) -> Iterator[Answer | FailedRequest]:
         if self._client is None:
             self.setup()
         assert self._client is not None
-        ready = [self._without_gaps(task) for task in tasks]
-        requests = [request for task in ready for request in self._requests(task)]
-        used = Usage()
-        try:
-            answers = iter(self._client.ask(requests))
-        finally:
-            used, self._client.usage = self._client.usage, used
+        return self._client.answers(requests)
+
+    def _count_used(self, ended: Iterator[Any] | None) -> None:
+        """Count what was used since the last time; `ended`: answers of which all were taken."""
+        assert self._client is not None
+        for _ in ended or ():
+            raise AssertionError("there is an answer for each document")
         for name, text in _COUNTED.items():
-            if n := getattr(used, name):
+            used = getattr(self._client.usage, name)
+            if n := used - getattr(self._counted, name):
+                setattr(self._counted, name, used)
                 self.count(text, n)
-        return [self._settled(task, [next(answers) for _ in range(len(task))]) for task in ready]
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "_client"}
+        return {name: value for name, value in self.__dict__.items() if name not in ("_client", "_counted")}
 
     def _budget(self) -> Budget:
         return Budget(self.max_cost, self.max_total_tokens)

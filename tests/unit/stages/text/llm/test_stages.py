@@ -42,7 +42,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 def processed(stage: Any, records: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], dict[str, str]]:
     """The records that a stage gives, and the errors of those that it sets aside, by text."""
     try:
-        (made,) = stage.process_batch([batch_of(records)])
+        made = stage.process(batch_of(records))
     finally:
         stage.teardown()
     failed = made.take_failed()
@@ -139,6 +139,17 @@ def test_several_tasks_are_asked_about_at_a_time_and_come_back_apart(server: Ser
         ["left 0", "left 1", "left 2"],
         ["right 0", "right 1", "right 2"],
     ]
+
+
+def test_documents_go_on_while_others_are_still_asked_about(server: Server) -> None:
+    stage = GenerateText(server.endpoint(max_concurrency=70), "{text}")
+    texts = [f"early {n}" for n in range(100)] + ["[slow] late"]
+    (parts,) = stage.process_batch([batch_of([{"text": text} for text in texts])])
+    first = next(parts)
+    assert [record["generated_text"] for record in written(first)] == texts[:70]
+    assert server.stats()["in_flight"] >= 1
+    parts.close()
+    stage.teardown()
 
 
 def test_a_spent_budget_is_not_a_failure_of_documents(server: Server) -> None:
