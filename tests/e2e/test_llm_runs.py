@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -20,6 +21,7 @@ import pytest
 from tests.e2e.commands import thresher
 from tests.llm_server import Server, serving
 from thresher import GenerateText, JsonlReader, JsonlWriter, LocalExecutor, Pipeline
+from thresher.errors import RunFailedError
 
 DOCUMENTS = 240
 IN_FLIGHT = 12
@@ -115,6 +117,21 @@ def test_a_spent_budget_ends_the_run_and_a_larger_one_goes_on(tmp_path: Path) ->
         assert outputs(tmp_path) == ALL
         assert Counter(one["prompt"] for one in server.answered()) == dict.fromkeys(ALL.values(), 1)
         assert json.loads(done.stdout)["counts"]["quarantined"] == 0
+
+
+@pytest.mark.parametrize("executor", ["serial", "local"])
+def test_a_budget_that_is_spent_in_the_middle_of_a_batch_ends_the_run_too(tmp_path: Path, executor: str) -> None:
+    (tmp_path / "in").mkdir()
+    lines = (json.dumps({"text": f"document {n} with some words"}) for n in range(300))
+    (tmp_path / "in" / "a.jsonl").write_text("\n".join(lines))
+    with serving(tmp_path) as server:
+        for tokens in (2000, 90_000):
+            stage = GenerateText(server.endpoint(), "{text}", max_total_tokens=tokens)
+            pipeline = Pipeline("ask", stages=[JsonlReader(str(tmp_path / "in")), stage])
+            pipeline.add_stage(JsonlWriter(str(tmp_path / "out")))
+            with pytest.raises(RunFailedError, match="the budget of") if tokens == 2000 else contextlib.nullcontext():
+                assert pipeline.run(executor, progress="none").counts["written"] == 300
+        assert len(server.answered()) == 300
 
 
 def test_a_server_that_comes_back_lets_the_run_go_on(tmp_path: Path) -> None:
