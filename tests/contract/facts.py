@@ -170,15 +170,18 @@ SIGNATURES: dict[str, str] = {
     "JudgeText": (
         "endpoint, prompt=None, score_field='judge_score', reason_field='judge_reason', min_score=0, max_score=5, "
         f"text_field='text', {ASKING}"
+    ),
     "RewriteText": f"endpoint, prompt=None, text_field='text', output_field=None, original_field=None, {ASKING}",
     "TranslateText": (
         "endpoint, target_language, source_language=None, text_field='text', output_field='translated_text', "
         f"prompt=None, {ASKING}"
+    ),
     "ExtractFields": f"endpoint, fields, prompt=None, prefix='', text_field='text', {ASKING}",
     "LLMClient": "endpoint, cache_path=None, budget=None, max_reasks=2, name='LLMClient', account=''",
     "PercentileRank": "by, rank_field=None, levels=100, blocksize='32MB'",
     "ScoreEnsemble": (
         "scores, method='mean', score_field='quality_score', ranges=None, quantile=0.5, allow_missing=False"
+    ),
     "QualityBuckets": "edges, by='quality_score', bucket_field='quality', labels=('low', 'medium', 'high')",
     "ScoreFilter": "filter_obj, text_field='text', score_field=None, invert=False",
     "Score": "score_fn, score_field, text_field='text'",

@@ -66,11 +66,10 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 @pytest.fixture
-def needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+def needed(tmp_path: Path, model: Server, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """A value for every parameter that has no default, by its name."""
     with contextlib.suppress(ImportError):  # what is no file may be a name on the Hub, and nobody asks there
         monkeypatch.setattr(importlib.import_module("huggingface_hub.constants"), "HF_HUB_OFFLINE", True)
-def needed(tmp_path: Path, model: Server, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     monkeypatch.chdir(tmp_path)
     words = tmp_path / "words.txt"
     words.write_text("the,12\nof,3\n")
