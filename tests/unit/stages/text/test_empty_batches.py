@@ -19,19 +19,26 @@ from thresher import (
     DocumentJoiner,
     DocumentSplitter,
     DocumentStatistics,
+    ExtractFields,
     Filter,
     FineWebQualityFilter,
+    GenerateText,
     GopherQualityFilter,
     GopherRepetitionFilter,
+    JudgeText,
     Modify,
+    RewriteText,
     SamplerFilter,
     Score,
     ScoreFilter,
+    TranslateText,
     WordCountFilter,
 )
 from thresher.core.registry import entries
 from thresher.core.stage import ProcessingStage
 
+NOWHERE = {"base_url": "http://127.0.0.1:9/v1", "model": "none"}
+"""Nobody is asked about no documents."""
 STAGES: dict[str, Callable[[], ProcessingStage[Any, Any]]] = {
     "AddId": lambda: AddId("new"),
     "DocumentJoiner": lambda: DocumentJoiner(),
@@ -51,6 +58,11 @@ STAGES: dict[str, Callable[[], ProcessingStage[Any, Any]]] = {
     "GopherQualityFilter": lambda: GopherQualityFilter(),
     "GopherRepetitionFilter": lambda: GopherRepetitionFilter(),
     "SamplerFilter": lambda: SamplerFilter(0.5),
+    "ExtractFields": lambda: ExtractFields(NOWHERE, {"topic": "string", "tags": "array"}),
+    "GenerateText": lambda: GenerateText(NOWHERE, "{text}"),
+    "JudgeText": lambda: JudgeText(NOWHERE),
+    "RewriteText": lambda: RewriteText(NOWHERE, original_field="old"),
+    "TranslateText": lambda: TranslateText(NOWHERE, "English"),
 }
 EMPTY: dict[str, Callable[[], DocumentBatch]] = {
     "no columns": lambda: DocumentBatch([]),
@@ -69,6 +81,8 @@ def test_every_stage_is_here() -> None:
 @pytest.mark.parametrize("empty", EMPTY)
 @pytest.mark.parametrize("stage", STAGES)
 def test_nothing_in_is_nothing_out(stage: str, empty: str) -> None:
-    made = STAGES[stage]().process(EMPTY[empty]())
+    one = STAGES[stage]()
+    made = one.process(EMPTY[empty]())
     results = list(made) if isinstance(made, list | Iterator) else [made]
+    one.teardown()
     assert [len(result) for result in results] in ([0], [])
