@@ -70,6 +70,18 @@ RECORD_NAMES = [
     "file_units",
     "open_piece",
 ]
+LLM_NAMES = [
+    "Answer",
+    "Budget",
+    "BudgetSpentError",
+    "Endpoint",
+    "EndpointError",
+    "FailedRequest",
+    "LLMClient",
+    "Request",
+    "Usage",
+    "cache_file",
+]
 RULES = [
     "AlphaFilter",
     "BoilerPlateStringFilter",

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 import thresher
+import thresher.llm
 import thresher.records
 from tests.contract.facts import (
     ACTIONS,
@@ -27,6 +28,7 @@ from tests.contract.facts import (
     EXIT_CODES,
     FLAGS,
     LEDGER_KEYS,
+    LLM_NAMES,
     METHODS,
     MODIFIERS,
     NAMES,
@@ -85,6 +87,12 @@ def test_a_public_name_can_be_imported_from_the_package(name: str) -> None:
 def test_what_a_task_type_a_reader_and_a_writer_need_can_be_imported(name: str) -> None:
     assert getattr(thresher.records, name).__name__ == name
     assert sorted(RECORD_NAMES) == dir(thresher.records)
+
+
+@pytest.mark.parametrize("name", LLM_NAMES)
+def test_what_a_stage_needs_that_asks_a_model_can_be_imported(name: str) -> None:
+    assert getattr(thresher.llm, name).__name__ == name
+    assert sorted(LLM_NAMES) == thresher.llm.__all__
 
 
 @pytest.mark.parametrize("name", RECORD_SIGNATURES)

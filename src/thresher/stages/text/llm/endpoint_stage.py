@@ -238,7 +238,8 @@ def _checked_sampling(kind: str, given: Any) -> dict[str, Any]:
     if given is not None and not isinstance(given, Mapping):
         raise UsageError(f"{kind}.sampling: {given!r} is not a mapping such as {{temperature: 0}}")
     usual = {} if "max_completion_tokens" in (given or {}) else {"max_tokens": MAX_TOKENS}
-    sampling = {"temperature": 0, **usual, **(given or {})}
+    merged = {"temperature": 0, **usual, **(given or {})}
+    sampling = {name: value for name, value in merged.items() if value is not None}
     try:
         msgspec.json.encode(sampling)
     except TypeError as error:

@@ -33,7 +33,8 @@ class GenerateText(EndpointStage):
         `prompt`: the message, with `{column}` where a value goes; `{column:2000}` takes its first 2,000 characters.
         `output_field`: the column for the answer.
         `system`: the system message, which may name columns, too.
-        `sampling`: parameters that are sent as they are; by default `temperature` 0 and `max_tokens` 1024.
+        `sampling`: parameters that are sent as they are; by default `temperature` 0 and `max_tokens` 1024;
+        `null` leaves one of them out.
         `max_cost`, `max_total_tokens`: the most money, in the currency of the prices, and the most tokens of a run.
         When they are reached, the run ends; with larger ones the same command goes on.
         `cache_path`: the file that keeps answers; by default one in the run folder.

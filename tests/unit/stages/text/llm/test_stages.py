@@ -196,6 +196,17 @@ def test_the_client_serves_stages_of_ones_own(server: Server) -> None:
     assert result.to_arrow().to_pylist() == [{"text": "hello", "loud": "HELLO"}]
 
 
+def test_usual_sampling_parameters_can_be_changed_and_left_out() -> None:
+    assert GenerateText(NOWHERE, "{text}").sampling == {"temperature": 0, "max_tokens": 1024}
+    assert GenerateText(NOWHERE, "{text}", sampling={"temperature": 1, "seed": 3}).sampling == {
+        "temperature": 1,
+        "max_tokens": 1024,
+        "seed": 3,
+    }
+    other = GenerateText(NOWHERE, "{text}", sampling={"temperature": None, "max_completion_tokens": 9})
+    assert other.sampling == {"max_completion_tokens": 9}
+
+
 def test_what_may_change_between_attempts_is_not_in_the_fingerprint() -> None:
     before = GenerateText(NOWHERE, "{text}", max_total_tokens=5)
     moved = {"base_url": "http://127.0.0.1:10/v1", "model": "stand-in", "max_concurrency": 3, "timeout_s": 9}
