@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 from thresher.models.endpoint.budget import Budget, BudgetSpentError, EndpointError, Usage
-from thresher.models.endpoint.client import LLMClient, cache_file
+from thresher.models.endpoint.client import LLMClient
 from thresher.models.endpoint.endpoint import Endpoint
 from thresher.models.endpoint.request import Answer, FailedRequest, Request
+from thresher.models.endpoint.store import cache_file
 
 __all__ = [
     "Answer",

@@ -56,7 +56,7 @@ ALL = {n: f"document {n}" for n in range(DOCUMENTS)}
 
 def stored(folder: Path) -> int:
     """How many answers the run has kept."""
-    opened = sqlite3.connect(folder / "out" / "_thresher" / "answers.sqlite")
+    opened = sqlite3.connect(folder / "out" / "_thresher" / "stages" / "answers.sqlite")
     try:
         (n,) = opened.execute("SELECT COUNT(*) FROM answers").fetchone()
     finally:
@@ -132,6 +132,18 @@ def test_a_budget_that_is_spent_in_the_middle_of_a_batch_ends_the_run_too(tmp_pa
             with pytest.raises(RunFailedError, match="the budget of") if tokens == 2000 else contextlib.nullcontext():
                 assert pipeline.run(executor, progress="none").counts["written"] == 300
         assert len(server.answered()) == 300
+
+
+def test_a_run_that_starts_over_pays_for_no_answer_again(tmp_path: Path) -> None:
+    with serving(tmp_path) as server:
+        path = recipe(tmp_path, server.endpoint(), max_total_tokens=200_000)
+        assert thresher(tmp_path, "none", "run", path, "--quiet").returncode == 0
+        again = thresher(tmp_path, "none", "run", path, "--fresh", "--json", "GenerateText.max_total_tokens=2")
+        assert again.returncode == 0, again.stderr
+        assert json.loads(again.stdout)["stages"][1]["user_counts"] == {"answers from the cache": DOCUMENTS}
+        assert outputs(tmp_path) == ALL
+        assert len(server.answered()) == DOCUMENTS
+    assert thresher(tmp_path, "none", "audit", str(tmp_path / "out")).returncode == 0
 
 
 def test_a_server_that_comes_back_lets_the_run_go_on(tmp_path: Path) -> None:

@@ -9,6 +9,9 @@ from typing import Any
 
 from thresher.errors import UsageError
 
+STAGE_FILES = "stages"
+"""Folder in a run folder for files of the stages themselves; a run that starts over leaves it there."""
+
 
 @dataclass(frozen=True)
 class Resources:
@@ -69,7 +72,7 @@ class WorkerMetadata:
     allocation: Any = None
     """Always `None`; for stages written for frameworks that tell here what their backend allotted."""
     run_dir: str | None = None
-    """Run folder or URL, where a stage may keep files of its own between attempts; `None` without a ledger."""
+    """Run folder or URL; `None` without a ledger. Stages may keep files between attempts below its folder `stages`."""
     run_id: str = ""
     """Id of the run, the same in all attempts; empty outside of a run."""
 

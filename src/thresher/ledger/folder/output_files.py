@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from thresher.core.files.filesystem import is_hidden, is_url
+from thresher.core.resources import STAGE_FILES
 from thresher.core.unit import Unit, stream_id
 from thresher.errors import OutputRefusedError
 from thresher.ledger.folder.request import RUN_FILE, UNITS_FILE, RunState, first_few, read_state
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from thresher.ledger.unit_output import CommitTarget
 
 OLD = "old"
-_KEPT_HERE = ("lock", RUN_FILE, f"{OLD}/")
+_KEPT_HERE = ("lock", RUN_FILE, f"{OLD}/", f"{STAGE_FILES}/")
 _NOT_KEPT = ("tmp/", "parts/", "phases/", "outlets/")
 DATA_FILE = re.compile(r".+\.(jsonl|ndjson|json|parquet|pq)(\.(gz|gzip|zst|zstd|bz2|xz))?")
 """Names of files whose records can be counted."""

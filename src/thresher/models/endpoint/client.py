@@ -6,9 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-import hashlib
 import itertools
-import os
 import queue
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -17,7 +15,6 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from thresher.core.files.filesystem import is_url
 from thresher.models.endpoint.budget import Budget, EndpointError, Usage
 from thresher.models.endpoint.endpoint import Endpoint, check_packages
 from thresher.models.endpoint.exchange import TOO_MANY, Exchange, RequestRefused, TryAgain
@@ -27,8 +24,6 @@ from thresher.models.endpoint.request import BYTES_PER_TOKEN, Answer, FailedRequ
 from thresher.models.endpoint.store import BEAT_S, AnswerStore, Refusal, Reserve
 from thresher.models.endpoint.structured import asked_again, read_value
 
-CACHE_FILE = "answers.sqlite"
-"""Name of the file with answers in a run folder."""
 Result = TypeVar("Result")
 _POLL_S = 0.1
 """Time between two looks whether another process has an answer, or requests in flight have left room in the budget."""
@@ -380,13 +375,3 @@ def _unusable(answer: Answer) -> RequestRefused | None:
     if not answer.text:
         return RequestRefused("answer-empty", f"the answer is empty (finish_reason {answer.finish_reason})")
     return None
-
-
-def cache_file(run_dir: str | None) -> str | None:
-    """Return the file with the answers of a run: in its folder, or in the user's cache where that is behind a URL."""
-    if run_dir is None:
-        return None
-    if not is_url(run_dir):
-        return os.path.join(run_dir, CACHE_FILE)
-    folder = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    return os.path.join(folder, "thresher", "answers", f"{hashlib.sha256(run_dir.encode()).hexdigest()[:16]}.sqlite")

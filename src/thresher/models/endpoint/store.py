@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import enum
+import hashlib
 import itertools
 import os
 import sqlite3
@@ -18,10 +19,14 @@ from typing import NamedTuple
 
 import msgspec
 
+from thresher.core.files.filesystem import is_url
+from thresher.core.resources import STAGE_FILES
 from thresher.errors import RunFailedError
 from thresher.models.endpoint.budget import Budget, Usage
 from thresher.models.endpoint.request import Answer
 
+CACHE_FILE = "answers.sqlite"
+"""Name of the file with answers in a run folder."""
 BEAT_S = 20.0
 """Time between two signs of life of a process, for those on other machines."""
 _GONE_S = 6 * BEAT_S
@@ -207,3 +212,13 @@ def _start_time(pid: int) -> str:
     except OSError:
         return ""
     return "" if fields[0] == "Z" else fields[19]
+
+
+def cache_file(run_dir: str | None) -> str | None:
+    """Return the file with the answers of a run: in its folder `stages`; in the user's cache if that is at a URL."""
+    if run_dir is None:
+        return None
+    if not is_url(run_dir):
+        return os.path.join(run_dir, STAGE_FILES, CACHE_FILE)
+    folder = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    return os.path.join(folder, "thresher", "answers", f"{hashlib.sha256(run_dir.encode()).hexdigest()[:16]}.sqlite")

@@ -15,9 +15,10 @@ from thresher.core.resources import Resources, WorkerMetadata
 from thresher.core.stage import ProcessingStage
 from thresher.errors import UsageError
 from thresher.models.endpoint.budget import Budget, Usage
-from thresher.models.endpoint.client import LLMClient, cache_file
+from thresher.models.endpoint.client import LLMClient
 from thresher.models.endpoint.endpoint import Endpoint, check_packages
 from thresher.models.endpoint.request import Answer, FailedRequest, Request
+from thresher.models.endpoint.store import cache_file
 from thresher.stages.text.llm.prompt import PromptTemplate
 
 MAX_TOKENS = 1024

@@ -167,7 +167,7 @@ def test_workers_of_a_stage_share_its_limits(tmp_path: Path) -> None:
         shares.append((stage._client.endpoint.max_concurrency, stage._client.endpoint.requests_per_minute))
         stage.teardown()
     assert shares == [(3, 20), (2, 20), (2, 20)]
-    assert (tmp_path / "answers.sqlite").exists()
+    assert (tmp_path / "stages" / "answers.sqlite").exists()
 
 
 class Shout(ProcessingStage[DocumentBatch, DocumentBatch]):
