@@ -19,6 +19,7 @@ from thresher.errors import RunFailedError, UsageError
 from thresher.models.endpoint.budget import Budget, BudgetSpentError, EndpointError
 from thresher.models.endpoint.client import LLMClient
 from thresher.models.endpoint.request import Answer, FailedRequest, Request
+from thresher.models.endpoint.store import cache_file
 
 SCORE = {"type": "object", "properties": {"score": {"type": "integer"}}, "required": ["score"]}
 
@@ -187,19 +188,34 @@ def test_accounts_have_budgets_of_their_own(server: Server, tmp_path: Path) -> N
         asked(server, [f"{account}"], cache_path=path, account=account, budget=Budget(max_total_tokens=40))
 
 
-def test_requests_per_minute_are_kept(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("rates", "least", "most"),
+    [({"requests_per_minute": 60}, 3, 11), ({"tokens_per_minute": 60}, 12, 60)],
+    ids=["requests", "tokens"],
+)
+def test_rates_are_kept(tmp_path: Path, rates: dict[str, float], least: float, most: float) -> None:
     with serving(tmp_path) as server:
-        client = LLMClient(server.endpoint(requests_per_minute=60))
+        client = LLMClient(server.endpoint(max_concurrency=1, **rates))
         waits: list[float] = []
 
         async def note(seconds: float) -> None:
             waits.append(seconds)
-            client._paces[0]._seen -= seconds  # as if the time had passed
+            for pace in client._paces:
+                pace._seen = None if pace._seen is None else pace._seen - seconds  # as if the time had passed
 
         client._sleep = note  # type: ignore[method-assign]
-        client.ask([f"paced {n}" for n in range(5)])
+        client.ask([f"paced {n}" for n in range(5)])  # two tokens each, and two of the answer
         client.close()
-    assert 3 < sum(waits) <= 11
+    assert least < sum(waits) <= most
+
+
+def test_the_answers_of_a_run_are_on_a_local_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", "/cache")
+    assert cache_file(None) is None
+    assert cache_file("/out/_thresher") == "/out/_thresher/stages/answers.sqlite"
+    remote = [cache_file(f"s3://bucket/{name}/_thresher") for name in ("one", "two")]
+    assert all(str(path).startswith("/cache/thresher/answers/") for path in remote)
+    assert len(set(remote)) == 2
 
 
 def test_a_wrong_key_ends_at_once_and_is_shown_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
