@@ -61,6 +61,19 @@ if TYPE_CHECKING:
     from thresher.stages.text.add_id import AddId
     from thresher.stages.text.c4.bad_words import C4BadWordsFilter
     from thresher.stages.text.c4.quality import C4QualityFilter
+    from thresher.stages.text.classifiers.classifier import SequenceClassifier
+    from thresher.stages.text.classifiers.named import (
+        ContentTypeClassifier,
+        DomainClassifier,
+        FineMathClassifier,
+        FineWebEduClassifier,
+        FineWebMixtralEduClassifier,
+        FineWebNemotronEduClassifier,
+        MultilingualDomainClassifier,
+        QualityClassifier,
+    )
+    from thresher.stages.text.classifiers.prompts import PromptTaskComplexityClassifier
+    from thresher.stages.text.classifiers.safety import AegisClassifier, InstructionDataGuardClassifier
     from thresher.stages.text.decontamination import Decontamination
     from thresher.stages.text.document_modifier import DocumentModifier
     from thresher.stages.text.document_statistics import DocumentStatistics
@@ -72,6 +85,7 @@ if TYPE_CHECKING:
     from thresher.stages.text.llm.generate import GenerateText
     from thresher.stages.text.llm.judge import JudgeText
     from thresher.stages.text.llm.rewrite import RewriteText, TranslateText
+    from thresher.stages.text.models.tokenize import Tokenize
     from thresher.stages.text.modifiers.boilerplate_string import BoilerPlateStringModifier
     from thresher.stages.text.modifiers.fasttext_label import FastTextLabelModifier
     from thresher.stages.text.modifiers.line_remover import LineRemover, NewlineNormalizer
@@ -134,6 +148,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AddId",
+    "AegisClassifier",
     "AlphaFilter",
     "Blend",
     "BloomDeduplication",
@@ -146,6 +161,7 @@ __all__ = [
     "C4QualityFilter",
     "CommonEnglishWordsFilter",
     "CompositeStage",
+    "ContentTypeClassifier",
     "Copy",
     "CorpusStatistics",
     "Decontamination",
@@ -156,6 +172,7 @@ __all__ = [
     "DocumentReader",
     "DocumentSplitter",
     "DocumentStatistics",
+    "DomainClassifier",
     "EllipsisFilter",
     "EmptyTask",
     "ExactDeduplication",
@@ -165,6 +182,10 @@ __all__ = [
     "FastTextQualityFilter",
     "FileGroupTask",
     "Filter",
+    "FineMathClassifier",
+    "FineWebEduClassifier",
+    "FineWebMixtralEduClassifier",
+    "FineWebNemotronEduClassifier",
     "FineWebQualityFilter",
     "FuzzyDeduplication",
     "GeneralCommentToCodeFilter",
@@ -177,6 +198,7 @@ __all__ = [
     "HTMLBoilerplateFilter",
     "HistogramFilter",
     "IndexWriter",
+    "InstructionDataGuardClassifier",
     "Join",
     "JsonlReader",
     "JsonlWriter",
@@ -192,6 +214,7 @@ __all__ = [
     "MeanWordLengthFilter",
     "MegatronTokenizerWriter",
     "Modify",
+    "MultilingualDomainClassifier",
     "NGramCounts",
     "NewlineNormalizer",
     "NodeInfo",
@@ -209,9 +232,11 @@ __all__ = [
     "Pipeline",
     "PornographicUrlsFilter",
     "ProcessingStage",
+    "PromptTaskComplexityClassifier",
     "PunctuationFilter",
     "PythonCommentToCodeFilter",
     "QualityBuckets",
+    "QualityClassifier",
     "QuotationRemover",
     "RayActorPoolExecutor",
     "RayDataExecutor",
@@ -235,6 +260,7 @@ __all__ = [
     "ScoreEnsemble",
     "ScoreFilter",
     "SemanticDeduplication",
+    "SequenceClassifier",
     "SerialExecutor",
     "ShuffleStage",
     "SinkStage",
@@ -250,6 +276,7 @@ __all__ = [
     "TokenCountFilter",
     "TokenCounter",
     "TokenEncoder",
+    "Tokenize",
     "TokenizerFertilityFilter",
     "TopK",
     "TranslateText",

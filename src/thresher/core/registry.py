@@ -23,6 +23,7 @@ _RULES = f"{_TEXT}.rules"
 _LLM = f"{_TEXT}.llm"
 _CORPUS = "thresher.stages.corpus"
 _DEDUP = "thresher.stages.dedup"
+_CLASSIFIERS = f"{_TEXT}.classifiers"
 
 _BUILT_IN: dict[Kind, dict[str, str]] = {
     "reader": {
@@ -86,6 +87,19 @@ _BUILT_IN: dict[Kind, dict[str, str]] = {
         "SemanticDeduplication": f"{_DEDUP}.semantic.semantic:SemanticDeduplication",
         "SubstringDeduplication": f"{_DEDUP}.substring:SubstringDeduplication",
         "RemoveListed": f"{_DEDUP}.remove_listed:RemoveListed",
+        "Tokenize": f"{_TEXT}.models.tokenize:Tokenize",
+        "SequenceClassifier": f"{_CLASSIFIERS}.classifier:SequenceClassifier",
+        "QualityClassifier": f"{_CLASSIFIERS}.named:QualityClassifier",
+        "DomainClassifier": f"{_CLASSIFIERS}.named:DomainClassifier",
+        "MultilingualDomainClassifier": f"{_CLASSIFIERS}.named:MultilingualDomainClassifier",
+        "ContentTypeClassifier": f"{_CLASSIFIERS}.named:ContentTypeClassifier",
+        "FineWebEduClassifier": f"{_CLASSIFIERS}.named:FineWebEduClassifier",
+        "FineWebMixtralEduClassifier": f"{_CLASSIFIERS}.named:FineWebMixtralEduClassifier",
+        "FineWebNemotronEduClassifier": f"{_CLASSIFIERS}.named:FineWebNemotronEduClassifier",
+        "FineMathClassifier": f"{_CLASSIFIERS}.named:FineMathClassifier",
+        "PromptTaskComplexityClassifier": f"{_CLASSIFIERS}.prompts:PromptTaskComplexityClassifier",
+        "AegisClassifier": f"{_CLASSIFIERS}.safety:AegisClassifier",
+        "InstructionDataGuardClassifier": f"{_CLASSIFIERS}.safety:InstructionDataGuardClassifier",
     },
     "filter": {
         "C4ParagraphFilter": f"{_RULES}.lines.paragraphs:C4ParagraphFilter",

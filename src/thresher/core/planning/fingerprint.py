@@ -19,6 +19,7 @@ _NO_INFLUENCE = frozenset(
     {
         "resources",
         "batch_size",
+        "model_inference_batch_size",
         "timeout_s",
         "max_attempts",
         "runtime_env",

@@ -14,6 +14,7 @@ from thresher.core.records.record_task import Gathered
 from thresher.core.stage import OrderedStage, ProcessingStage, SourceStage
 from thresher.errors import UsageError
 from thresher.stages.text.columns.not_text import set_aside_without_text
+from thresher.stages.text.columns.without_column import without_column
 
 APART = "segments-apart"
 """The error of segments whose document is already closed."""
@@ -273,19 +274,3 @@ def own_copy(batch: DocumentBatch) -> DocumentBatch:
     ids = batch.take(range(len(batch))).ids
     assert ids is not None, "records that have lines have ids"
     return DocumentBatch.from_lines(RawLines.join(batch.json_lines()), ids, batch.dataset_name)
-
-
-def without_column(batch: DocumentBatch, name: str) -> DocumentBatch:
-    """Return the records without one of their fields."""
-    other = batch.take(range(len(batch)))
-    other._changed.pop(name, None)
-    other._late = {late: column for late, column in other._late.items() if late != name}
-    other._memo = {key: known for key, known in other._memo.items() if key[1] != name}
-    table = other._table
-    if table is not None and name in table.column_names:
-        table = table.drop_columns([name])
-        other._table = table if table.num_columns or other.raw_lines is None else None
-        other._whole = other._whole and other._table is not None
-    if other.raw_lines is not None:
-        other._removed = other._removed | {name}
-    return other
