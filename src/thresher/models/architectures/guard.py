@@ -4,6 +4,7 @@ last token."""
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import torch
@@ -27,7 +28,9 @@ def adapted(base: ModelFolder, adapter: ModelFolder | None, dtype: torch.dtype) 
     import peft
 
     adapter.weights()  # refuses a pickle
-    return peft.PeftModel.from_pretrained(model, adapter.path).merge_and_unload()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # between versions of peft and transformers
+        return peft.PeftModel.from_pretrained(model, adapter.path).merge_and_unload()
 
 
 class Answer(torch.nn.Module):

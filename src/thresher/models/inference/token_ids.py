@@ -31,7 +31,7 @@ class IdTokenizer:
     def __init__(self, folder: ModelFolder, max_length: int | None = None) -> None:
         """`max_length`: tokens of a text at most, special ones included; `None`: as many as the model takes."""
         self._tokenizer = _load(folder)
-        self.max_length = max_length or folder.max_length
+        self.max_length = folder.limited(max_length)
         self._tokenizer.no_padding()
         self._tokenizer.no_truncation()
         if self.max_length is not None:

@@ -73,6 +73,14 @@ class ModelFolder:
         known = [int(limit) for limit in limits if isinstance(limit, int | float) and 0 < limit <= _MOST_TOKENS]
         return min(known, default=None)
 
+    def limited(self, max_length: int | None) -> int | None:
+        """Return how many tokens of a text are used where `max_length` are wanted: never more than there are positions.
+        A model with relative positions takes any number."""
+        if max_length is None:
+            return self.max_length
+        positions = None if self.config.get("position_biased_input") is False else self._positions()
+        return max_length if positions is None else min(max_length, positions)
+
     def _positions(self) -> int | None:
         positions = self.config.get("max_position_embeddings")
         if not isinstance(positions, int):

@@ -103,20 +103,24 @@ class ModelStage(ProcessingStage[DocumentBatch, DocumentBatch]):
 
         column = task.column(self.tokens_field)
         is_list = pa.types.is_list(column.type) or pa.types.is_large_list(column.type)
-        if is_list and (pa.types.is_integer(column.type.value_type) or not len(column)):
-            if not column.null_count:
-                return task
-            unfit = np.flatnonzero(column.is_null().to_numpy()).tolist()
-        else:
-            unfit = list(range(len(task)))
-        message = f"field {self.tokens_field!r} is no list of token ids; leave use_existing_tokens off to make them"
-        task = task.set_aside(unfit, error="no-tokens", messages=[message] * len(unfit))
-        return task if len(task) else task.replace(self.tokens_field, pa.array([], pa.list_(pa.uint16())))
+        if is_list and pa.types.is_integer(column.type.value_type) and not column.null_count:
+            return task
+        values = task.values(self.tokens_field)
+        unfit = [row for row, value in enumerate(values) if not _is_token_list(value)]
+        if unfit:
+            message = f"field {self.tokens_field!r} is no list of token ids; leave use_existing_tokens off to make them"
+            task = task.set_aside(unfit, error="no-tokens", messages=[message] * len(unfit))
+            values = [value for value in values if _is_token_list(value)]
+        return task.replace(self.tokens_field, pa.array(values, pa.list_(pa.uint32())), [False] * len(values))
 
     def _note_halving(self, items: int) -> None:
         """Report that memory ran out in a forward pass, as it is reported of calls."""
         self.count(HALVED)
         context_of(self).noted.note_splits(1, items)
+
+
+def _is_token_list(value: Any) -> bool:
+    return isinstance(value, list) and all(type(one) is int and 0 <= one < 2**32 for one in value)
 
 
 def set_columns(task: DocumentBatch, columns: dict[str, Any]) -> DocumentBatch:
