@@ -77,6 +77,7 @@ if TYPE_CHECKING:
     from thresher.stages.text.decontamination import Decontamination
     from thresher.stages.text.document_modifier import DocumentModifier
     from thresher.stages.text.document_statistics import DocumentStatistics
+    from thresher.stages.text.embeddings.creator import EmbeddingCreatorStage
     from thresher.stages.text.judging.rule import DocumentFilter
     from thresher.stages.text.judging.score_filter import Filter, Score, ScoreFilter
     from thresher.stages.text.language.language_filter import LanguageFilter
@@ -174,6 +175,7 @@ __all__ = [
     "DocumentStatistics",
     "DomainClassifier",
     "EllipsisFilter",
+    "EmbeddingCreatorStage",
     "EmptyTask",
     "ExactDeduplication",
     "ExtractFields",

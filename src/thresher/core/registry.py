@@ -88,6 +88,7 @@ _BUILT_IN: dict[Kind, dict[str, str]] = {
         "SubstringDeduplication": f"{_DEDUP}.substring:SubstringDeduplication",
         "RemoveListed": f"{_DEDUP}.remove_listed:RemoveListed",
         "Tokenize": f"{_TEXT}.models.tokenize:Tokenize",
+        "EmbeddingCreatorStage": f"{_TEXT}.embeddings.creator:EmbeddingCreatorStage",
         "SequenceClassifier": f"{_CLASSIFIERS}.classifier:SequenceClassifier",
         "QualityClassifier": f"{_CLASSIFIERS}.named:QualityClassifier",
         "DomainClassifier": f"{_CLASSIFIERS}.named:DomainClassifier",

@@ -54,7 +54,8 @@ class SemanticDeduplication(KeyedStage):
         `eps`: documents are similar if the cosine of their vectors is at least 1 - eps.
         `which_to_keep`: `hard` (farthest from the centroid), `easy` (nearest), `random`, or `first`, `longest`, `best`,
         `source` as in `ExactDeduplication`, with `keep_by` and `prefer`.
-        `embedding_field`: the column with the vectors. `embedder`: compute them of the text instead: `wordllama`.
+        `embedding_field`: the column with the vectors. `embedder`: compute them of the text instead: `wordllama`, or
+        a model in the layout of model2vec.
         `embedding_dim`: documents with another number of dimensions are quarantined.
         `max_iter`, `random_state`: rounds of k-means at most, and its seed.
         `action`: `drop` documents that are not kept, or `list` all that have similar ones, in place of the documents.

@@ -165,7 +165,7 @@ def test_grades_are_the_output_of_a_regression_as_number_whole_number_and_label(
     (dropped,) = kept.take_dropped()
     assert dropped.rule == "low_quality"
     assert all(score < 2.5 for score in dropped.scores or [])
-    generic = run(SequenceClassifier(model=str(where), kind="grade"), TEXTS)
+    generic = run(SequenceClassifier(model=str(where), kind="grade", max_length=512), TEXTS)
     assert generic.values("score") == found.values("fineweb-edu-score-float")
     assert generic.columns == ["text", "label", "score", "score_int"]
 

@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Forward passes: little padding, rows in the order of the texts, halved when memory runs out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from thresher.models.inference.batches import Batches
+from thresher.models.inference.token_lists import Rows, TokenLists
+
+PAD = 9
+
+
+class Memory:
+    """A model whose memory holds so many tokens: it gives the sum, the first id and the number of ids of each text."""
+
+    pad_id = PAD
+
+    def __init__(self, most_tokens: int | None = None, room: int = 10**9, pads_left: bool = False) -> None:
+        self.most_tokens = most_tokens
+        self.pads_left = pads_left
+        self.room = room
+        self.passes: list[tuple[int, int]] = []
+        self.failed = 0
+        self.error: Exception = MemoryError()
+
+    def forward(self, ids: Rows, mask: Rows) -> Any:
+        if ids.size > self.room:
+            self.failed += 1
+            raise self.error
+        assert (ids[mask == 0] == PAD).all()
+        self.passes.append(ids.shape)
+        first = ids[np.arange(len(ids)), mask.argmax(axis=1)]
+        return np.stack([(ids * mask).sum(axis=1), first * mask.max(axis=1), mask.sum(axis=1)], axis=1)
+
+    def free_memory(self) -> None:
+        pass
+
+
+def expected(lists: list[list[int]]) -> list[list[int]]:
+    return [[sum(one), one[0] if one else 0, len(one)] for one in lists]
+
+
+LISTS = st.lists(st.lists(st.integers(1, 8), max_size=12), min_size=1, max_size=30)
+
+
+@given(
+    LISTS,
+    st.integers(1, 8),
+    st.one_of(st.none(), st.integers(1, 40)),
+    st.booleans(),
+    st.booleans(),
+    st.integers(12, 80),
+)
+def test_rows_come_back_in_order_whatever_the_size_of_passes_and_of_memory(
+    lists: list[list[int]], most: int, tokens: int | None, sort: bool, left: bool, room: int
+) -> None:
+    model = Memory(tokens, room, left)
+    batches = Batches(model, most, sort=sort)
+    assert batches.run(TokenLists.of(lists)).tolist() == expected(lists)
+    assert all(items <= most for items, _ in model.passes)
+
+
+def test_texts_of_a_pass_are_about_equally_long_and_padded_to_the_longest() -> None:
+    model = Memory()
+    Batches(model, 2).run(TokenLists.of([[1], [1] * 8, [1] * 2, [1] * 7]))
+    assert model.passes == [(2, 8), (2, 2)]
+
+
+def test_a_size_that_does_not_fit_is_halved_once_and_remembered() -> None:
+    model, told = Memory(room=40), list[int]()
+    batches = Batches(model, 8, on_halving=told.append)
+    texts = TokenLists.of([[1] * 10] * 8)
+    batches.run(texts)
+    batches.run(texts)
+    assert told == [4]
+    assert model.failed == 1
+    assert model.passes == [(4, 10)] * 4
+    batches.run(TokenLists.of([[1] * 5] * 8))
+    assert model.passes[-1] == (8, 5)
+
+
+@pytest.mark.parametrize(
+    "message",
+    ["CUDA out of memory. Tried to allocate 2 GiB", "Failed to allocate memory for requested buffer of size 9"],
+)
+def test_errors_of_runtimes_that_mean_memory_are_recognised_and_others_raised(message: str) -> None:
+    model = Memory(room=20)
+    model.error = RuntimeError(message)
+    assert Batches(model, 4).run(TokenLists.of([[1] * 10] * 4)).tolist() == [[10, 1, 10]] * 4
+    model.error = RuntimeError("shapes do not match")
+    with pytest.raises(RuntimeError, match="shapes"):
+        Batches(model, 4).run(TokenLists.of([[1] * 10] * 4))
+    model.error = MemoryError()
+    with pytest.raises(MemoryError):
+        Batches(model, 4).run(TokenLists.of([[1] * 21]))
+
+
+def test_memory_that_torch_really_lacks_is_recognised() -> None:
+    torch = pytest.importorskip("torch", reason="needs the extra `transformers`")
+
+    class Greedy(Memory):
+        def forward(self, ids: Rows, mask: Rows) -> Any:
+            if len(ids) > 1:
+                torch.empty(2**60, dtype=torch.uint8)
+            return super().forward(ids, mask)
+
+    model = Greedy()
+    assert Batches(model, 4).run(TokenLists.of([[1, 2], [3]])).tolist() == [[3, 1, 2], [3, 3, 1]]
+    assert [items for items, _ in model.passes] == [1, 1]
+
+
+def test_lists_are_read_from_columns_of_several_slices_and_types() -> None:
+    one = pa.array([[1, 2], [], [3]], pa.list_(pa.uint16()))
+    other = pa.array([[4], [5, 6, 7], [8]], pa.list_(pa.uint32()))
+    columns = [pa.chunked_array([one.slice(1), one.slice(0, 1)]), pa.chunked_array([other.slice(1, 1)])]
+    ids, mask = TokenLists.of_columns(columns).padded(np.arange(4), PAD)
+    assert ids.tolist() == [[PAD] * 3, [3, PAD, PAD], [1, 2, PAD], [5, 6, 7]]
+    assert mask.sum(axis=1).tolist() == [0, 1, 2, 3]
+    left, _ = TokenLists.of_columns(columns).padded(np.array([2]), PAD, left=True)
+    assert left.tolist() == [[1, 2]]
+    assert len(TokenLists.of_columns([])) == 0
