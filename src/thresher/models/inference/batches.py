@@ -18,8 +18,8 @@ from thresher.models.inference.token_lists import Rows, TokenLists
 from thresher.stage_errors import is_out_of_memory
 
 Numbers = npt.NDArray[Any]
-CPU_TOKENS = 4096
-"""Tokens of a forward pass on a CPU, padding included: with more it is no faster and takes more memory."""
+CPU_TOKENS = 2048
+"""Tokens of a forward pass on a CPU, padding included: with more, what it computes no longer fits into the caches."""
 
 
 class TokenModel(Protocol):

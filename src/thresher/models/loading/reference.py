@@ -108,6 +108,7 @@ def _download(reference: ModelReference) -> str:
     """Return the folder of a snapshot of the hub; the package locks and renames, so that several processes may ask."""
     try:
         import huggingface_hub
+        from huggingface_hub import constants
     except ModuleNotFoundError as error:
         raise _no_hub(reference) from error
     found = _HUB_NAME.fullmatch(reference.name)
@@ -116,7 +117,7 @@ def _download(reference: ModelReference) -> str:
     try:
         return str(huggingface_hub.snapshot_download(found[1], ignore_patterns=list(reference._left_out()), **options))
     except Exception as error:  # the package and its HTTP client raise whatever they like
-        offline = huggingface_hub.constants.HF_HUB_OFFLINE
+        offline = constants.HF_HUB_OFFLINE
         advice = "HF_HUB_OFFLINE is set, and it is not in the cache" if offline else "check the name, network and token"
         raise InputError(
             f"{reference.caller}: {reference.name!r} is no local folder and cannot be fetched from the Hugging Face "

@@ -90,8 +90,8 @@ class ModelStage(ProcessingStage[DocumentBatch, DocumentBatch]):
         numbers = self._batches.run(TokenLists.of_columns([task.column(self.tokens_field) for task in tasks]))
         ends = np.cumsum([len(task) for task in tasks]).tolist()
         return [
-            self._cleaned(self.finished(task, numbers[end - len(task) : end]) if len(task) else task)
-            for task, end in zip(tasks, ends, strict=True)
+            self.finished(cleaned, numbers[end - len(cleaned) : end]) if len(cleaned) else cleaned
+            for cleaned, end in zip(map(self._cleaned, tasks), ends, strict=True)
         ]
 
     def _cleaned(self, task: DocumentBatch) -> DocumentBatch:
