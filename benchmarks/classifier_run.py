@@ -22,9 +22,38 @@ _VOCABULARY = 16_000
 def make_model(folder: Path, source: Path) -> None:
     """Make a DeBERTa of 6 layers, 384 wide, with random weights and a head on its first token, and its tokenizer."""
     import safetensors.torch
-    import tokenizers
     import torch
     from transformers import DebertaV2Config, DebertaV2Model
+
+    vocabulary = make_tokenizer(folder, source)
+    torch.manual_seed(5)
+    config = DebertaV2Config(
+        vocab_size=vocabulary,
+        hidden_size=384,
+        num_hidden_layers=6,
+        num_attention_heads=6,
+        intermediate_size=1536,
+        relative_attention=True,
+        position_buckets=256,
+        norm_rel_ebd="layer_norm",
+        share_att_key=True,
+        pos_att_type=["p2c", "c2p"],
+        position_biased_input=False,
+        type_vocab_size=0,
+        max_position_embeddings=512,
+        initializer_range=0.08,
+    )
+    module = torch.nn.ModuleDict({"model": DebertaV2Model(config), "fc": torch.nn.Linear(384, len(LABELS))})
+    torch.nn.init.normal_(module["fc"].weight)  # so that labels differ
+    safetensors.torch.save_file(module.state_dict(), str(folder / "model.safetensors"))
+    known = {key: value for key, value in config.to_dict().items() if key not in ("id2label", "label2id")}
+    known |= {"fc_dropout": 0.2, "id2label": {str(place): label for place, label in enumerate(LABELS)}}
+    (folder / "config.json").write_text(json.dumps(known))
+
+
+def make_tokenizer(folder: Path, source: Path) -> int:
+    """Train a tokenizer on the documents, and return the size of its vocabulary."""
+    import tokenizers
 
     special = ["[PAD]", "[CLS]", "[SEP]", "[UNK]", "[MASK]"]
     made = tokenizers.Tokenizer(tokenizers.models.WordPiece(unk_token="[UNK]"))
@@ -41,28 +70,7 @@ def make_model(folder: Path, source: Path) -> None:
     (folder / "tokenizer_config.json").write_text(
         json.dumps({"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": MAX_LENGTH, **names})
     )
-    torch.manual_seed(5)
-    config = DebertaV2Config(
-        vocab_size=made.get_vocab_size(),
-        hidden_size=384,
-        num_hidden_layers=6,
-        num_attention_heads=6,
-        intermediate_size=1536,
-        relative_attention=True,
-        position_buckets=256,
-        norm_rel_ebd="layer_norm",
-        share_att_key=True,
-        pos_att_type=["p2c", "c2p"],
-        position_biased_input=False,
-        type_vocab_size=0,
-        max_position_embeddings=512,
-        initializer_range=0.08,  # so that labels differ
-    )
-    module = torch.nn.ModuleDict({"model": DebertaV2Model(config), "fc": torch.nn.Linear(384, len(LABELS))})
-    safetensors.torch.save_file(module.state_dict(), str(folder / "model.safetensors"))
-    known = {key: value for key, value in config.to_dict().items() if key not in ("id2label", "label2id")}
-    known |= {"fc_dropout": 0.2, "id2label": {str(place): label for place, label in enumerate(LABELS)}}
-    (folder / "config.json").write_text(json.dumps(known))
+    return int(made.get_vocab_size())
 
 
 def _records(source: Path) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -28,7 +28,7 @@ __all__ = [
     "stage_snapshot",
 ]
 
-_VERSIONS_OF = ("thresher", "pyarrow", "numpy", "msgspec")
+_VERSIONS_OF = ("thresher", "pyarrow", "numpy", "msgspec", "tokenizers", "onnxruntime", "torch", "transformers")
 SAMPLE_S = 0.5
 """Time between samples."""
 WINDOW_S = 5.0

@@ -48,7 +48,7 @@ class Batches:
         self, model: TokenModel, most_items: int, *, sort: bool = True, on_halving: Callable[[int], None] | None = None
     ) -> None:
         """`on_halving` is called with the number of texts of the smaller pass each time that memory ran out."""
-        self._model = model
+        self.model = model
         self._most_items = most_items
         self._sort = sort
         self._on_halving = on_halving
@@ -85,16 +85,16 @@ class Batches:
     def _forward(self, tokens: TokenLists, rows: Rows) -> Numbers | None:
         """Return the rows of a forward pass; `None` if it has to be smaller. One text alone that does not fit raises
         the error of the runtime."""
-        ids, mask = tokens.padded(rows, self._model.pad_id, left=self._model.pads_left)
+        ids, mask = tokens.padded(rows, self.model.pad_id, left=self.model.pads_left)
         try:
-            return self._model.forward(ids, mask)
+            return self.model.forward(ids, mask)
         except Exception as error:
             if len(rows) == 1 or not is_out_of_memory(error):
                 raise
         # Outside of the handler, so that the traceback no longer holds the tensors of the failed pass.
         half = len(rows) // 2
         self.most_tokens = half * ids.shape[1]
-        self._model.free_memory()
+        self.model.free_memory()
         if self._on_halving is not None:
             self._on_halving(half)
         return None
