@@ -114,6 +114,7 @@ _TEXTS = (
     "can't allocate memory",  # torch on a CPU
     "cannot allocate memory",  # C library
     "failed to allocate memory",  # ONNX Runtime
+    "could not create a primitive",  # oneDNN, inside of torch on a CPU
     "bad_alloc",  # C++
     "bad allocation",
     "cublas_status_alloc_failed",

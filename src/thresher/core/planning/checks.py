@@ -42,11 +42,13 @@ class Problems:
             self.found.append(error)
 
     def refuse(self) -> None:
-        """Raise if there are problems: a single one unchanged, several as a list."""
-        if len(self.found) == 1:
+        """Raise if there are problems: a single one unchanged, several as a list. One that several stages share, such
+        as a missing model, is told once."""
+        told = {str(error): error for error in reversed(self.found)}
+        if len(told) == 1:
             raise self.found[0]
-        if self.found:
-            raise PlanError(f"{len(self.found)} problems:\n{numbered(list(map(str, self.found)))}")
+        if told:
+            raise PlanError(f"{len(told)} problems:\n{numbered([*reversed(told)])}")
 
 
 def stage_problems(stages: Iterable[Stage]) -> list[RefusedError]:

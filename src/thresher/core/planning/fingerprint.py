@@ -96,7 +96,7 @@ def describe(value: Any, depth: int = 0) -> str:
         return "{" + ",".join(sorted(describe(item, depth + 1) for item in value)) + "}"
     if isinstance(value, types.FunctionType | types.MethodType | types.BuiltinFunctionType | type):
         return f"{value.__qualname__}:{_source(value)}"
-    attributes = getattr(value, "__dict__", {})
+    attributes = {key: held for key, held in getattr(value, "__dict__", {}).items() if key != "storage_options"}
     return f"{type(value).__qualname__}({describe(attributes, depth + 1)})"
 
 

@@ -19,6 +19,10 @@ from thresher.models.inference.token_lists import Rows
 if TYPE_CHECKING:
     import torch
 
+_MMAP_THRESHOLD = -3
+"""The option of glibc's mallopt that says from which size on memory is mapped, and unmapped when it is freed."""
+_LARGE_BYTES = 2**17
+
 
 def check_torch(caller: str, *packages: str) -> None:
     """Raise an error if torch, transformers or another package that a model needs is not installed."""
@@ -94,6 +98,19 @@ class TorchModel:
             torch.cuda.empty_cache()
         elif self.device == "mps":
             torch.mps.empty_cache()
+        else:
+            return_free_memory()
+
+
+def return_free_memory() -> None:
+    """Return freed memory to the system, where the C library is glibc, and let it keep none of large tensors from now
+    on: what it keeps counts against the limit of a worker, and pieces of it fit nothing."""
+    import ctypes
+
+    library = ctypes.CDLL(None)
+    if hasattr(library, "malloc_trim") and hasattr(library, "mallopt"):
+        library.mallopt(_MMAP_THRESHOLD, _LARGE_BYTES)
+        library.malloc_trim(0)
 
 
 def half_type(device: str) -> torch.dtype:

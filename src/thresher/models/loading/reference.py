@@ -20,13 +20,14 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from thresher.core.files.filesystem import is_url, local_path
-from thresher.errors import InputError, MissingPackageError, UsageError
+from thresher.errors import InputError, MissingPackageError, UsageError, refusals
 from thresher.models.loading.cache import RemoteFolder, fetch_url, folder_problems, verified
 
 _HUB_NAME = re.compile(r"(?:hf:)?([A-Za-z0-9][\w.-]*/[\w.-]+)(?:@([\w./-]+))?")
 _NOT_NEEDED = ("*.msgpack", "*.h5", "*.ot", "*.tflite", "*.gguf", "*.onnx_data_*", "openvino/*", "coreml/*")
 """Files of other frameworks, which are not downloaded."""
 _OTHER_GRAPHS = ("onnx/model_*", "onnx/*quantized*", "model_*.onnx")
+_TRUE = ("1", "on", "true", "yes")
 _PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
 
 
@@ -66,11 +67,13 @@ class ModelReference:
         return "hub" if is_hub_name else "folder"
 
     def problems(self) -> list[str]:
-        """Return what is certain to fail, without downloading anything."""
+        """Return what is certain to fail, without a download."""
         if self.kind == "folder":
             return folder_problems(self.caller, local_path(self.name))
         if self.kind == "hub" and importlib.util.find_spec("huggingface_hub") is None:
             return [str(_no_hub(self))]
+        if self.kind == "hub" and os.environ.get("HF_HUB_OFFLINE", "").lower() in _TRUE:
+            return refusals(self.fetch)  # looks into the cache alone
         return []
 
     def known_folder(self) -> str | None:

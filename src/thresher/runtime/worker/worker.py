@@ -243,6 +243,8 @@ def set_up_node(setup: WorkerSetup, node: NodeInfo | None = None) -> None:
         if overrides(stage, "setup_on_node"):
             try:
                 stage.setup_on_node(node or NodeInfo(), WorkerMetadata())
+            except RefusedError as error:  # a mistake of the user: the traceback is of no interest
+                raise SetupFailed(f"{stage.name}.setup_on_node failed: {error}") from error
             except ControlSignal:
                 raise
             except BaseException as error:

@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,6 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.unit.models.bert_graph import save_graph
+from tests.unit.models.tiny_models import needs_torch, save_labels
 from thresher.models.inference.batches import Batches
 from thresher.models.inference.token_lists import Rows, TokenLists
 
@@ -126,3 +131,41 @@ def test_lists_are_read_from_columns_of_several_slices_and_types() -> None:
     left, _ = TokenLists.of_columns(columns).padded(np.array([2]), PAD, left=True)
     assert left.tolist() == [[1, 2]]
     assert len(TokenLists.of_columns([])) == 0
+
+
+LITTLE_MEMORY = """
+import resource, sys
+import numpy as np
+from thresher.models.inference.batches import Batches
+from thresher.models.inference.text_model import ClassifierModel, Runtime
+from thresher.models.inference.token_lists import TokenLists
+from thresher.models.loading.reference import ModelReference
+
+folder, backend = sys.argv[1:]
+model = ClassifierModel(ModelReference(folder, "x"), Runtime(backend)).load(None)
+tokens = TokenLists.of([[1 + (n * k) % 19 for k in range(20 + n % 40)] for n in range(1200)])
+few = Batches(model, 16)
+few.most_tokens = None
+expected = few.run(tokens)
+many = Batches(model, 1200, on_halving=lambda items: print("halved", items))
+many.most_tokens = None
+held = int(next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmData"))) * 1024
+resource.setrlimit(resource.RLIMIT_DATA, (held + 40 * 2**20, resource.RLIM_INFINITY))
+found = many.run(tokens)
+np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-4)
+print("same", found.shape)
+"""
+
+
+@pytest.mark.parametrize("backend", ["onnx", pytest.param("torch", marks=pytest.mark.slow)])
+def test_a_process_with_little_memory_gets_the_results_of_one_with_much(tmp_path: Path, backend: str) -> None:
+    needs_torch()
+    pytest.importorskip("onnx", reason="builds a graph")
+    save_labels(tmp_path, ["a", "b"])
+    save_graph(tmp_path, classifies=True)
+    command = [sys.executable, "-c", LITTLE_MEMORY, str(tmp_path), backend]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
+    assert done.returncode == 0, done.stderr
+    *halved, last = done.stdout.splitlines()
+    assert last == "same (1200, 2)"
+    assert halved[0] == "halved 600"

@@ -95,17 +95,15 @@ class TextModelStage(CompositeStage[DocumentBatch, DocumentBatch]):
 
     def tokenizer(self) -> Tokenize:
         """Return the stage that makes the ids."""
-        return Tokenize(
+        made = Tokenize(
             self.model,
             text_field=self.text_field,
             tokens_field=self.tokens_field,
             max_chars=self.max_chars,
             max_length=self.max_length,
-            sha256=self.sha256,
-            allow_pickle=self.allow_pickle,
-            cache_dir=self.cache_dir,
-            storage_options=self.storage_options,
         )
+        made.model = self.reference("model", self.model)
+        return made
 
     def runner(self) -> Stage:
         """Return the stage that runs the model."""
