@@ -45,7 +45,7 @@ def _measure(tokenizer: Path, source: Path) -> tuple[float, float]:
     """Return the shares of the time from the first call to the last."""
     output = scratch(f"accelerator-tokens-{os.getpid()}")
     spans = scratch(f"accelerator-tokens-spans-{os.getpid()}")
-    command = [sys.executable, RUN, tokenizer, source, output, spans]
+    command: list[str | Path] = [sys.executable, RUN, tokenizer, source, output, spans]
     subprocess.run(command, check=True, env={**os.environ, "PYTHONPATH": str(ROOT / "src")}, stdout=subprocess.DEVNULL)
     found = json.loads(spans.read_text())
     whole = found["calls"][-1][1] - found["calls"][0][0]

@@ -38,7 +38,7 @@ class Device:
 
     pad_id = 0
     pads_left = False
-    most_tokens = None
+    most_tokens: int | None = None
 
     def __init__(self) -> None:
         self.spans: list[Span] = []

@@ -122,6 +122,7 @@ def needed(tmp_path: Path, model: Server, monkeypatch: pytest.MonkeyPatch) -> di
         "fields": {"topic": "string"},
         "scores": ["score"],
         "ids_to_remove_path": str(tmp_path / "ids"),
+        "model": str(Path(__file__).parents[3] / "examples" / "topics"),
     }
 
 
@@ -136,7 +137,9 @@ def arguments_of(entry: Entry, needed: dict[str, Any]) -> dict[str, Any]:
         "TopK": ["k"],
         "UrlBlocklistFilter": ["domains"],
     }
-    required = [p.name for p in parameters_of(entry.load()).values() if p.default is REQUIRED]
+    # A model with a default would be downloaded.
+    known = parameters_of(entry.load()).values()
+    required = [p.name for p in known if p.default is REQUIRED or p.name == "model"]
     found = {name: needed[name] for name in [*required, *also.get(entry.name, [])]}
     if entry.name == "ScoreFilter":
         found["filter_obj"] = entries()["WordCountFilter"].load()()

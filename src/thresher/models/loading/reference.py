@@ -24,7 +24,7 @@ from thresher.errors import InputError, MissingPackageError, UsageError, refusal
 from thresher.models.loading.cache import RemoteFolder, fetch_url, folder_problems, verified
 
 _HUB_NAME = re.compile(r"(?:hf:)?([A-Za-z0-9][\w.-]*/[\w.-]+)(?:@([\w./-]+))?")
-_NOT_NEEDED = ("*.msgpack", "*.h5", "*.ot", "*.tflite", "*.gguf", "*.onnx_data_*", "openvino/*", "coreml/*")
+_NOT_NEEDED = ("*.msgpack", "*.h5", "rust_model.*", "*.tflite", "*.gguf", "*.onnx_data_*", "openvino/*", "coreml/*")
 """Files of other frameworks, which are not downloaded."""
 _OTHER_GRAPHS = ("onnx/model_*", "onnx/*quantized*", "model_*.onnx")
 _TRUE = ("1", "on", "true", "yes")

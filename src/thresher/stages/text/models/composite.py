@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import re
 import typing
 from typing import Any, Literal, TypeVar, dataclass_transform
 
@@ -12,6 +13,7 @@ from thresher.core.arguments.construction import check_constructor
 from thresher.core.arguments.options import check_choice, check_count, field_name
 from thresher.core.documents.batch import DocumentBatch
 from thresher.core.stage import CompositeStage, ProcessingStage
+from thresher.errors import UsageError
 from thresher.models.inference.text_model import Backend, Runtime
 from thresher.models.loading.reference import ModelReference
 from thresher.stages.text.models.tokenize import Tokenize
@@ -79,6 +81,8 @@ class TextModelStage(CompositeStage[DocumentBatch, DocumentBatch]):
                 check_count(f"{own}.{name}", getattr(self, name))
         check_count(f"{own}.model_inference_batch_size", self.model_inference_batch_size)
         check_choice(f"{own}.backend", self.backend, BACKENDS)
+        if not isinstance(self.device, str) or not re.fullmatch(r"auto|cpu|mps|cuda(:\d+)?", self.device):
+            raise UsageError(f"{own}.device: {self.device!r} is not auto, cpu, mps, cuda or cuda:N")
         self.reference("model", self.model)
 
     def reference(self, parameter: str, name: str) -> ModelReference:

@@ -81,6 +81,10 @@ class ModelStage(ProcessingStage[DocumentBatch, DocumentBatch]):
         """Let go of the model."""
         self._batches = None
 
+    def process(self, task: DocumentBatch) -> DocumentBatch:
+        """Run the model on the documents of one task."""
+        return self.process_batch([task])[0]
+
     def process_batch(self, tasks: list[DocumentBatch]) -> list[DocumentBatch]:
         """Run the model on the documents of all tasks together."""
         if self._batches is None:
