@@ -9,6 +9,7 @@ included, and without what the same command takes for a few documents.
 from __future__ import annotations
 
 import collections
+import importlib.util
 import itertools
 import json
 import os
@@ -34,6 +35,8 @@ FARTHEST = 1e-4
 def main() -> None:
     """Measure both sides and compare what they wrote."""
     chosen = options(__doc__, repeats=3)
+    if importlib.util.find_spec("torch") is None or importlib.util.find_spec("transformers") is None:
+        raise SystemExit("the loop is one of transformers: pip install 'thresher[transformers]'")
     compile_sources()
     documents = 64 if chosen.quick else 384
     source, few = _input(documents, chosen.quick), _input(FEW, chosen.quick)

@@ -89,7 +89,10 @@ def _read(path: str) -> dict[str, torch.Tensor]:
 
         tensors: dict[str, torch.Tensor] = load_file(path)
         return tensors
-    found: dict[str, torch.Tensor] = torch.load(path, map_location="cpu", weights_only=False)
+    try:
+        found: dict[str, torch.Tensor] = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # among them one for a pickle that wants to run code
+        raise InputError(f"{path} cannot be read as weights: {error}. Convert it to safetensors") from error
     return found
 
 

@@ -101,8 +101,8 @@ class ModelFolder:
             )
         if not self.allow_pickle:
             raise InputError(
-                f"{self.caller}: {pickled} is a pickle, which can run any code when it is loaded. Convert it to "
-                "safetensors, or set allow_pickle=True if you trust where it comes from"
+                f"{self.caller}: {pickled} is a pickle, a format that can run code. Convert it to safetensors, or set "
+                "allow_pickle=True if you trust where it comes from"
             )
         return pickled
 

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from thresher.core.files.filesystem import is_url, local_path
+from thresher.credentials import split_urls
 from thresher.errors import InputError, MissingPackageError, UsageError, refusals
 from thresher.models.loading.cache import RemoteFolder, fetch_url, folder_problems, verified
 
@@ -54,6 +55,10 @@ class ModelReference:
                 f"{self.caller}: {self.name!r} is not a model; give a folder, a URL, or owner/name of the Hugging "
                 "Face Hub"
             )
+        # From here on the URL carries no credentials; these are passed in the storage options.
+        public, options = split_urls(self.caller, [self.name], self.storage_options, UsageError)
+        object.__setattr__(self, "name", public[0])
+        object.__setattr__(self, "storage_options", options)
         for path, digest in self.sha256.items():
             if not re.fullmatch("[0-9a-fA-F]{64}", str(digest)):
                 raise UsageError(f"{self.caller}: the sha256 of {path!r}, {digest!r}, is not 64 hexadecimal digits")
