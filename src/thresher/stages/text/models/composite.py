@@ -20,6 +20,9 @@ from thresher.stages.text.models.tokenize import Tokenize
 
 C = TypeVar("C", bound=type[Any])
 Stage = ProcessingStage[Any, Any]
+CPU_TASK_TOKENS = 65_536
+"""Tokens of a task for a model on a CPU, which takes up to half a minute for them. With larger tasks, workers would be
+idle at the end of a run."""
 BACKENDS = ("auto", "onnx", "torch")
 
 
@@ -105,6 +108,7 @@ class TextModelStage(CompositeStage[DocumentBatch, DocumentBatch]):
             tokens_field=self.tokens_field,
             max_chars=self.max_chars,
             max_length=self.max_length,
+            tokens_per_task=None if self.resources.requires_gpu else CPU_TASK_TOKENS,
         )
         made.model = self.reference("model", self.model)
         return made

@@ -38,6 +38,7 @@ class Tokenize(ProcessingStage[DocumentBatch, DocumentBatch]):
         allow_pickle: bool = False,
         cache_dir: str | None = None,
         storage_options: dict[str, Any] | None = None,
+        tokens_per_task: int | None = None,
     ) -> None:
         """`model`: a folder, a URL, or `owner/name` of the Hugging Face Hub, with a tokenizer.json.
         `tokens_field`: the column for the ids, lists of unsigned integers of 16 or 32 bits.
@@ -46,6 +47,7 @@ class Tokenize(ProcessingStage[DocumentBatch, DocumentBatch]):
         `prompt`: a text around `{text}`.
         `sha256`: checksums of files of the model by name. `cache_dir`: where remote models are kept.
         `allow_pickle`: also fetch pickled weights, for the stage that loads them.
+        `tokens_per_task`: hand documents on in tasks of about so many tokens, for a slow model with several workers.
         """
         self.model = ModelReference(model, "Tokenize.model", sha256 or {}, allow_pickle, cache_dir, storage_options)
         self.text_field = field_name("Tokenize", "text_field", text_field)
@@ -56,6 +58,10 @@ class Tokenize(ProcessingStage[DocumentBatch, DocumentBatch]):
         if prompt is not None and TEXT not in prompt:
             raise UsageError(f"Tokenize.prompt: {prompt[:60]!r} has no {TEXT}, where the text of a document belongs")
         self.prompt = prompt
+        self.tokens_per_task = (
+            None if tokens_per_task is None else check_count("Tokenize.tokens_per_task", tokens_per_task)
+        )
+        self.fans_out = tokens_per_task is not None
         self._tokenizer: IdTokenizer | None = None
 
     def inputs(self) -> tuple[list[str], list[str]]:
@@ -78,7 +84,7 @@ class Tokenize(ProcessingStage[DocumentBatch, DocumentBatch]):
         """Load the tokenizer."""
         self._tokenizer = IdTokenizer(folder_of(self.model), self.max_length)
 
-    def process(self, task: DocumentBatch) -> DocumentBatch:
+    def process(self, task: DocumentBatch) -> DocumentBatch | list[DocumentBatch]:
         """Write the ids of the texts."""
         if self._tokenizer is None:
             self.setup()
@@ -89,7 +95,8 @@ class Tokenize(ProcessingStage[DocumentBatch, DocumentBatch]):
             task = set_aside_without_text(task, unfit, self.text_field)
             texts = [text for text in texts if isinstance(text, str)]
         ids = self._tokenizer.encode([self._prepared(text) for text in texts])
-        return task.replace(self.tokens_field, ids, [True] * len(texts))
+        task = task.replace(self.tokens_field, ids, [True] * len(texts))
+        return task if self.tokens_per_task is None else _in_parts(task, ids, self.tokens_per_task)
 
     def _prepared(self, text: str) -> str:
         """Return the part of a text that the model sees, in its prompt."""
@@ -97,3 +104,16 @@ class Tokenize(ProcessingStage[DocumentBatch, DocumentBatch]):
             start = (len(text) - self.max_chars) // 2 if self.crop == "center" else 0
             text = text[start : start + self.max_chars]
         return text if self.prompt is None else self.prompt.replace(TEXT, text)
+
+
+def _in_parts(task: DocumentBatch, ids: Any, tokens: int) -> DocumentBatch | list[DocumentBatch]:
+    """Return the documents in parts of about so many tokens; the first part notes what was set aside."""
+    ends = ids.offsets.to_numpy()[1:]
+    if not len(task) or ends[-1] <= tokens:
+        return task
+    part_of = ((ends - 1) // tokens).tolist()
+    rows: dict[int, list[int]] = {}
+    for row, part in enumerate(part_of):
+        rows.setdefault(part, []).append(row)
+    first, *others = rows.values()
+    return [task.take(first), *map(task.pick, others)]

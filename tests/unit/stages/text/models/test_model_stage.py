@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.unit.core.json_batches import batch_of_lines
 from tests.unit.models.tiny_models import SPECIAL, WORDS, save_tokenizer
 from thresher import DocumentBatch, Pipeline, QualityClassifier, Resources, SerialExecutor, Tokenize
 from thresher.core.resources import WorkerMetadata
@@ -135,3 +136,19 @@ def test_a_missing_folder_is_told_before_the_run_by_both_stages(tmp_path: Path) 
     tokens, model = QualityClassifier(model=str(tmp_path / "none")).decompose()
     problems = [text for part in (tokens, model) for text in part.check_before_run()]
     assert [text.partition(" does not")[0] for text in problems] == [f"QualityClassifier.model: '{tmp_path}/none'"] * 2
+
+
+def test_documents_are_handed_on_in_tasks_of_so_many_tokens_and_stay_the_same_records(folder: str) -> None:
+    lines = [b'{"text": "%s"}' % (b"cat " * n) for n in (1, 4, 2, 9, 1)]
+    batch = batch_of_lines([b'{"text": 0}', *lines])
+    parts = Tokenize(folder, tokens_per_task=10).process(batch)
+    assert isinstance(parts, list)
+    assert [[len(ids) for ids in part.values("input_ids")] for part in parts] == [[3, 6], [4], [11, 3]]
+    assert batch.ids is not None
+    assert [name for part in parts if part.ids for name in part.ids.strings()] == batch.ids.strings()[1:]
+    assert [one.error for part in parts for one in part.take_failed()] == ["not-a-string"]
+    given = [texts(3), texts(5, 1)]
+    stages = [Tokenize(folder, tokens_per_task=4), stage(folder, room=10**9)]
+    result = Pipeline("p", stages=stages).run(SerialExecutor(), initial_tasks=given, ledger=False, progress="none")
+    assert [value for task in result for value in task.values("length")] == [5, 7, 3]
+    assert (result.counts["created"], result.counts["merged"]) == (0, 0)
