@@ -8,6 +8,7 @@ in the order of the input, tokenized and padded together by transformers, one af
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -116,7 +117,7 @@ def run_pipeline(folder: Path, source: Path, output: Path, batch: int) -> int:
         max_chars=MAX_CHARS,
         max_length=MAX_LENGTH,
         model_inference_batch_size=batch,
-    )
+    ).with_(num_workers=os.cpu_count())
     stages = [JsonlReader(str(source)), classifier, JsonlWriter(str(output))]
     result = Pipeline("classifier", stages=stages).run(LocalExecutor(workers=2), progress="none")
     return int(result.counts["written"])

@@ -16,6 +16,7 @@ from thresher.core.stage import CompositeStage, ProcessingStage
 from thresher.errors import UsageError
 from thresher.models.inference.text_model import Backend, Runtime
 from thresher.models.loading.reference import ModelReference
+from thresher.stages.text.models.model_stage import MODEL_RESOURCES
 from thresher.stages.text.models.tokenize import Tokenize
 
 C = TypeVar("C", bound=type[Any])
@@ -57,6 +58,8 @@ class TextModelStage(CompositeStage[DocumentBatch, DocumentBatch]):
         `mps`. `autocast`: compute in half precision on an accelerator.
         `sha256`: checksums of files of the model by name. `allow_pickle`: also load weights that are pickles.
         `cache_dir`, `storage_options`: where remote models are kept, and how they are reached."""
+
+    resources = MODEL_RESOURCES
 
     model: str
     text_field: str = "text"

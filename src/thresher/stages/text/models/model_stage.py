@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from thresher.core.documents.batch import DocumentBatch
-from thresher.core.resources import NodeInfo, WorkerMetadata
+from thresher.core.resources import NodeInfo, Resources, WorkerMetadata
 from thresher.core.stage import ProcessingStage
 from thresher.core.tally import context_of
 from thresher.models.inference.batches import Batches, Numbers
@@ -18,6 +18,8 @@ from thresher.models.inference.text_model import TextModel
 from thresher.models.inference.token_lists import TokenLists
 from thresher.stages.text.columns.without_column import without_column
 
+MODEL_RESOURCES = Resources(cpus=0.95)
+"""One thread. A whole core for each worker would leave the last core of a small machine to tokenizing alone."""
 HALVED = "forward passes halved, memory ran out"
 
 
@@ -27,6 +29,7 @@ class ModelStage(ProcessingStage[DocumentBatch, DocumentBatch]):
     looks_at_inputs_only = True
     deterministic = False  # sums of floats depend on what else is in a forward pass
     expensive_setup = True
+    resources = MODEL_RESOURCES
 
     def __init__(
         self,
