@@ -23,8 +23,8 @@ BENCHMARKS := copy_jsonl tiny_tasks large_payloads first_file memory scaling sch
 	classifier kernels heuristics rule_sets text_operators modifiers corpus_checks corpus_wide corpus_shapes where_time_goes dashboard_open
 BENCHMARKS := copy_jsonl tiny_tasks large_payloads first_file memory scaling scheduler_events accelerator accelerator_tokens \
 	shapes streaming_vs_batch prediction failing_nodes promise ledger_cost resume rethreshold \
-	kernels heuristics rule_sets text_operators modifiers corpus_checks corpus_wide corpus_shapes language_id classifier where_time_goes \
-	dashboard_open
+	kernels heuristics rule_parity rule_sets text_operators modifiers corpus_checks corpus_wide corpus_shapes megatron language_id \
+	classifier where_time_goes dashboard_open
 BENCH_FLAGS := $(if $(filter 1,$(QUICK)),--quick)
 export THRESHER_BENCH_PEERS := $(if $(filter 0,$(PEERS)),0,1)
 
