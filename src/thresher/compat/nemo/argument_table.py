@@ -134,8 +134,8 @@ _CLASSIFIER = Arguments(
 )
 _EMBEDDER = Arguments(
     order=("model_identifier",),
-    renamed={"model_identifier": "model", "max_seq_length": "max_length"},
-    values={"pooling": {"mean_pooling": "mean", "last_token": "last"}},
+    renamed={"model_identifier": "model", "max_seq_length": "max_length", "embedding_pooling": "pooling"},
+    values={"embedding_pooling": {"mean_pooling": "mean", "last_token": "last"}},
     without_effect={**_TOKEN, **_PADDING, "use_sentence_transformer": "the folder of the model says what it is"},
 )
 _CLASSIFIERS = (

@@ -137,4 +137,4 @@ class SequenceClassifier(LabelClassifier):
         if self.kind == "label":
             return super().outputs_of_model()
         score = self.score_field or "score"
-        return Grade(score, f"{score}_int", self.label_field, self.threshold)
+        return Grade(score, f"{score}_int", self.label_field, self.threshold, clips=False)

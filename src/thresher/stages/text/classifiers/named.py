@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
+from thresher.core.arguments.options import check_count
+from thresher.errors import UsageError
 from thresher.stages.text.classifiers.classifier import Classifier, LabelClassifier
 from thresher.stages.text.classifiers.outputs import Grade, Outputs
 from thresher.stages.text.models.composite import model_stage
@@ -105,15 +105,21 @@ class FineMathClassifier(Classifier):
     """Grade the mathematical value of texts from 0 to 5, by their middle 10,000 characters."""
 
     field_docs = """`float_field`, `int_field`: columns for the grade, and the grade as a whole number from 0 to 5.
-        `crop`: which `max_chars` characters are used, those at the `start` or in the `center`."""
+        `center_crop_chars`: use so many characters in the middle of a text; null: those that `max_chars` says."""
 
     model: str = "HuggingFaceTB/finemath-classifier"
     float_field: str = "finemath_scores"
     int_field: str = "finemath_int_scores"
-    max_chars: int | None = 10_000
     max_length: int | None = 512
     model_inference_batch_size: int = 1024
-    crop: Literal["start", "center"] = "center"
+    center_crop_chars: int | None = 10_000
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.center_crop_chars is not None:
+            check_count("FineMathClassifier.center_crop_chars", self.center_crop_chars)
+            if self.max_chars is not None:
+                raise UsageError("FineMathClassifier: give max_chars or center_crop_chars, and None for the other")
 
     def outputs_of_model(self) -> Outputs:
         """Return the grade."""
@@ -122,5 +128,6 @@ class FineMathClassifier(Classifier):
     def tokenizer(self) -> Tokenize:
         """Return the stage that makes the ids of the middle of a text."""
         made = super().tokenizer()
-        made.crop = self.crop
+        if self.center_crop_chars is not None:
+            made.max_chars, made.crop = self.center_crop_chars, "center"
         return made

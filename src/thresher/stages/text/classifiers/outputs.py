@@ -108,6 +108,8 @@ class Grade:
     """Column for the label, or `None`."""
     threshold: float = 2.5
     """The number from which the label is `high_quality`."""
+    clips: bool = True
+    """Write numbers beyond 0 and 5 as these."""
 
     def names(self) -> list[str]:
         """Return the names of the columns."""
@@ -120,9 +122,10 @@ class Grade:
     def judge(self, numbers: Numbers, labels: Sequence[str]) -> Judged:
         """Return the grades."""
         found = np.round(numbers[:, 0].astype(np.float64), DIGITS)
-        whole = np.rint(np.clip(found, 0, 5)).astype(np.int64)
+        limited = np.clip(found, 0, 5)
+        whole = np.rint(limited).astype(np.int64)
         chosen = ["high_quality" if value >= self.threshold else "low_quality" for value in found.tolist()]
-        columns: dict[str, Any] = {self.float_field: found, self.int_field: whole}
+        columns: dict[str, Any] = {self.float_field: limited if self.clips else found, self.int_field: whole}
         if self.label_field:
             columns = {self.label_field: chosen, **columns}
         return Judged(columns, chosen, found.tolist())

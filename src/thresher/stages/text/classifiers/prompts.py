@@ -44,7 +44,6 @@ class PromptTaskComplexityClassifier(TextModelStage):
     `domain_knowledge`, `no_label_reason` and `constraint_ct`."""
 
     model: str = "nvidia/prompt-task-and-complexity-classifier"
-    max_chars: int | None = 2000
     max_length: int | None = 512
 
     def runner(self) -> Stage:

@@ -176,7 +176,6 @@ class InstructionDataGuardClassifier(TextModelStage):
     label_field: str = "is_poisoned"
     score_field: str = "instruction_data_guard_poisoning_score"
     filter_by: Sequence[bool] | None = None
-    max_chars: int | None = 6000
     max_length: int | None = 4096
     model_inference_batch_size: int = 64
 
