@@ -9,15 +9,18 @@ worker. Rows come back in the order of the texts.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-import numpy as np
-import numpy.typing as npt
-
-from thresher.models.inference.token_lists import Rows, TokenLists
+from thresher.models.inference.token_lists import TokenLists
 from thresher.stage_errors import is_out_of_memory
 
-Numbers = npt.NDArray[Any]
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from thresher.models.inference.token_lists import Rows
+
+    Numbers = npt.NDArray[Any]
+
 CPU_TOKENS = 2048
 """Tokens of a forward pass on a CPU, padding included: with more, what it computes no longer fits into the caches."""
 
@@ -57,6 +60,8 @@ class Batches:
 
     def run(self, tokens: TokenLists) -> Numbers:
         """Return one row of numbers for each text, in the order of the texts."""
+        import numpy as np
+
         lengths = tokens.lengths
         order = np.argsort(-lengths, kind="stable") if self._sort else np.arange(len(lengths), dtype=np.int64)
         parts: list[Numbers] = []
@@ -76,6 +81,8 @@ class Batches:
 
     def _size(self, lengths: Rows) -> int:
         """Return how many of the next texts fit into a forward pass."""
+        import numpy as np
+
         if self.most_tokens is None:
             return len(lengths)
         widths = np.maximum.accumulate(np.maximum(lengths, 1))

@@ -4,15 +4,16 @@
 from __future__ import annotations
 
 import importlib.util
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from thresher.core.resources import WorkerMetadata
 from thresher.errors import InputError, MissingPackageError, UsageError
-from thresher.models.inference.batches import CPU_TOKENS, Numbers
+from thresher.models.inference.batches import CPU_TOKENS
 from thresher.models.inference.devices import onnx_providers
-from thresher.models.inference.token_lists import Rows
+
+if TYPE_CHECKING:
+    from thresher.models.inference.batches import Numbers
+    from thresher.models.inference.token_lists import Rows
 
 _OUTPUTS = ("logits", "sentence_embedding", "last_hidden_state", "token_embeddings")
 """Names of outputs that are looked for, in this order; otherwise the first one is taken."""
@@ -61,6 +62,8 @@ class OnnxModel:
 
     def forward(self, ids: Rows, mask: Rows) -> Numbers:
         """Return the output for each text."""
+        import numpy as np
+
         given = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
         if "position_ids" in self._inputs:
             given["position_ids"] = np.maximum(np.cumsum(mask, axis=1) - 1, 0)

@@ -4,19 +4,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Protocol
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from thresher.core.resources import WorkerMetadata
 from thresher.errors import InputError, UsageError, refusals
-from thresher.models.inference.batches import Numbers, TokenModel
+from thresher.models.inference.batches import TokenModel
 from thresher.models.inference.onnx_model import OnnxModel, check_onnxruntime
 from thresher.models.inference.token_ids import check_tokenizers, pad_id_of
-from thresher.models.inference.token_lists import Rows
 from thresher.models.inference.torch_model import TorchModel, check_torch
 from thresher.models.loading.folder import ModelFolder
 from thresher.models.loading.reference import ModelReference
+
+if TYPE_CHECKING:
+    from thresher.models.inference.batches import Numbers
+    from thresher.models.inference.token_lists import Rows
 
 Backend = Literal["auto", "onnx", "torch"]
 Pooling = Literal["auto", "mean", "cls", "last"]
@@ -208,6 +209,8 @@ class PooledOnnx:
 
     def forward(self, ids: Rows, mask: Rows) -> Numbers:
         """Return the vector of each text."""
+        import numpy as np
+
         states = self._model.forward(ids, mask)
         if states.ndim == 2:  # pooled by the graph
             return states

@@ -7,13 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import numpy.typing as npt
-
 if TYPE_CHECKING:
-    import pyarrow as pa
+    import numpy as np
+    import numpy.typing as npt
 
-Rows = npt.NDArray[np.int64]
+    Rows = npt.NDArray[np.int64]
+    import pyarrow as pa
 
 
 @dataclass(frozen=True)
@@ -33,6 +32,8 @@ class TokenLists:
     @classmethod
     def of(cls, lists: Sequence[Sequence[int]]) -> TokenLists:
         """Return lists of numbers."""
+        import numpy as np
+
         lengths = np.array([len(one) for one in lists], dtype=np.int64)
         flat = [token for one in lists for token in one]
         return cls(np.array(flat, dtype=np.int64), np.cumsum(lengths) - lengths, lengths)
@@ -40,6 +41,8 @@ class TokenLists:
     @classmethod
     def of_columns(cls, columns: Sequence[pa.ChunkedArray]) -> TokenLists:
         """Return the lists of Arrow columns, those of the first column first. They may hold no nulls."""
+        import numpy as np
+
         chunks = [chunk for column in columns for chunk in column.chunks]
         values, starts, lengths, before = [], [], [], 0
         for chunk in chunks:
@@ -55,6 +58,8 @@ class TokenLists:
     def padded(self, rows: Rows, pad_id: int, *, left: bool = False) -> tuple[Rows, Rows]:
         """Return the ids of some texts as a matrix that is as wide as the longest of them, and the mask of its cells
         that hold ids. `left`: the padding stands before the ids."""
+        import numpy as np
+
         lengths = self.lengths[rows]
         width = max(1, int(lengths.max(initial=0)))
         places = np.arange(width, dtype=np.int64)

@@ -8,16 +8,16 @@ import importlib.util
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from thresher.core.resources import WorkerMetadata
 from thresher.errors import MissingPackageError
-from thresher.models.inference.batches import CPU_TOKENS, Numbers
+from thresher.models.inference.batches import CPU_TOKENS
 from thresher.models.inference.devices import limit_torch_threads, torch_placement
-from thresher.models.inference.token_lists import Rows
 
 if TYPE_CHECKING:
     import torch
+
+    from thresher.models.inference.batches import Numbers
+    from thresher.models.inference.token_lists import Rows
 
 _MMAP_THRESHOLD = -3
 """The option of glibc's mallopt that says from which size on memory is mapped, and unmapped when it is freed."""
@@ -71,6 +71,7 @@ class TorchModel:
 
     def forward(self, ids: Rows, mask: Rows) -> Numbers:
         """Return the output for each text."""
+        import numpy as np
         import torch
 
         with torch.inference_mode(), self._precision():

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from tests.unit.models.bert_graph import save_graph
 from tests.unit.models.tiny_models import needs_torch, save_labels
 from thresher.models.inference.batches import Batches
-from thresher.models.inference.token_lists import Rows, TokenLists
+from thresher.models.inference.token_lists import TokenLists
 
 PAD = 9
 
@@ -35,7 +35,7 @@ class Memory:
         self.failed = 0
         self.error: Exception = MemoryError()
 
-    def forward(self, ids: Rows, mask: Rows) -> Any:
+    def forward(self, ids: Any, mask: Any) -> Any:
         if ids.size > self.room:
             self.failed += 1
             raise self.error
@@ -111,7 +111,7 @@ def test_memory_that_torch_really_lacks_is_recognised() -> None:
     torch = pytest.importorskip("torch", reason="needs the extra `transformers`")
 
     class Greedy(Memory):
-        def forward(self, ids: Rows, mask: Rows) -> Any:
+        def forward(self, ids: Any, mask: Any) -> Any:
             if len(ids) > 1:
                 torch.empty(2**60, dtype=torch.uint8)
             return super().forward(ids, mask)

@@ -4,16 +4,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from thresher.core.arguments.options import field_name
 from thresher.core.documents.batch import DocumentBatch
 from thresher.errors import UsageError, refusals
-from thresher.models.inference.batches import Numbers
 from thresher.models.inference.text_model import ClassifierModel, TextModel, known_folder
 from thresher.stages.text.classifiers.outputs import BestLabel, Grade, Outputs, check_filter
 from thresher.stages.text.models.composite import Stage, TextModelStage, model_stage
 from thresher.stages.text.models.model_stage import ModelStage, keep_labels, set_columns
+
+if TYPE_CHECKING:
+    from thresher.models.inference.batches import Numbers
 
 
 class RunClassifier(ModelStage):

@@ -4,14 +4,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from thresher.errors import InputError
-from thresher.models.inference.batches import Numbers
 from thresher.models.loading.folder import ModelFolder
 from thresher.stages.text.classifiers.outputs import softmax
+
+if TYPE_CHECKING:
+    from thresher.models.inference.batches import Numbers
 
 TASK_TYPE = "task_type"
 FEW_SHOTS = "number_of_few_shots"
@@ -57,6 +57,8 @@ class Heads:
 
 def complexity(numbers: Numbers, heads: Heads) -> dict[str, Any]:
     """Return the columns that the logits of all heads mean."""
+    import numpy as np
+
     columns: dict[str, Any] = {SUMMARY: []}
     start = 0
     for name, size in heads.sizes.items():
@@ -72,6 +74,8 @@ def complexity(numbers: Numbers, heads: Heads) -> dict[str, Any]:
 
 
 def _task_types(probabilities: Any, names: dict[str, str]) -> dict[str, Any]:
+    import numpy as np
+
     order = np.argsort(-probabilities, axis=1, kind="stable")[:, :2]
     best = np.round(np.take_along_axis(probabilities, order, axis=1), 3)
     first = [names[str(place)] for place in order[:, 0].tolist()]

@@ -5,13 +5,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from thresher.errors import InputError, nearest
-from thresher.models.inference.batches import Numbers
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from thresher.models.inference.batches import Numbers
 
 DIGITS = 6
 """Digits of scores: what lies behind depends on the forward pass that a text was in."""
@@ -46,6 +48,8 @@ class Outputs(Protocol):
 
 def softmax(logits: Numbers) -> npt.NDArray[np.float64]:
     """Return probabilities."""
+    import numpy as np
+
     wide = logits.astype(np.float64)
     powers = np.exp(wide - wide.max(axis=1, keepdims=True, initial=-np.inf))
     return np.asarray(powers / powers.sum(axis=1, keepdims=True))
@@ -72,6 +76,8 @@ class BestLabel:
 
     def judge(self, numbers: Numbers, labels: Sequence[str]) -> Judged:
         """Return the best labels."""
+        import numpy as np
+
         if numbers.shape[1] != len(labels):
             raise InputError(
                 f"the model gives {numbers.shape[1]} numbers, and its config.json has {len(labels)} labels"
@@ -90,6 +96,7 @@ class BestLabel:
 
 def _lists(matrix: npt.NDArray[Any]) -> Any:
     """Return the rows of a matrix as an Arrow column of lists."""
+    import numpy as np
     import pyarrow as pa
 
     offsets = np.arange(len(matrix) + 1, dtype=np.int32) * matrix.shape[1]
@@ -121,6 +128,8 @@ class Grade:
 
     def judge(self, numbers: Numbers, labels: Sequence[str]) -> Judged:
         """Return the grades."""
+        import numpy as np
+
         found = np.round(numbers[:, 0].astype(np.float64), DIGITS)
         limited = np.clip(found, 0, 5)
         whole = np.rint(limited).astype(np.int64)
@@ -150,6 +159,8 @@ class Poisoned:
 
     def judge(self, numbers: Numbers, labels: Sequence[str]) -> Judged:
         """Return the probabilities."""
+        import numpy as np
+
         found = np.round(numbers[:, 0].astype(np.float64), DIGITS)
         chosen = [value >= 0.5 for value in found.tolist()]
         return Judged({self.label_field: chosen, self.score_field: found}, chosen, found.tolist())

@@ -3,13 +3,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from thresher.core.documents.batch import DocumentBatch
 from thresher.errors import refusals
-from thresher.models.inference.batches import Numbers
 from thresher.models.inference.text_model import ClassifierModel, folder_of, known_folder
 from thresher.stages.text.classifiers.complexity import Heads, column_names, complexity
 from thresher.stages.text.models.composite import Stage, TextModelStage, model_stage
 from thresher.stages.text.models.model_stage import ModelStage, set_columns
+
+if TYPE_CHECKING:
+    from thresher.models.inference.batches import Numbers
 
 
 class RunComplexity(ModelStage):

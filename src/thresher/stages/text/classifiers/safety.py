@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from thresher.core.documents.batch import DocumentBatch
 from thresher.errors import UsageError
-from thresher.models.inference.batches import Numbers
 from thresher.models.inference.text_model import GuardModel, TextModel, folder_of
 from thresher.models.inference.token_ids import IdTokenizer
 from thresher.stages.text.classifiers.classifier import RunClassifier
@@ -17,6 +17,9 @@ from thresher.stages.text.classifiers.outputs import Outputs, Poisoned, check_fi
 from thresher.stages.text.models.composite import Stage, TextModelStage, model_stage
 from thresher.stages.text.models.model_stage import ModelStage, keep_labels, set_columns
 from thresher.stages.text.models.tokenize import TEXT, Tokenize
+
+if TYPE_CHECKING:
+    from thresher.models.inference.batches import Numbers
 
 BASE = "meta-llama/LlamaGuard-7b"
 CATEGORIES = (

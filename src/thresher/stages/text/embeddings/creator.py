@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from thresher.core.arguments.options import check_choice, field_name
 from thresher.core.documents.batch import DocumentBatch
@@ -18,7 +18,6 @@ from thresher.models.embedder import (
     load_embedder,
     static_embedder,
 )
-from thresher.models.inference.batches import Numbers
 from thresher.models.inference.text_model import EncoderModel, TextModel, folder_of
 from thresher.models.loading.folder import ModelFolder
 from thresher.models.loading.reference import ModelReference
@@ -26,6 +25,9 @@ from thresher.stages.text.columns.not_text import set_aside_without_text
 from thresher.stages.text.embeddings.vector_columns import PRECISIONS, vector_column
 from thresher.stages.text.models.composite import Stage, TextModelStage, model_stage
 from thresher.stages.text.models.model_stage import ModelStage
+
+if TYPE_CHECKING:
+    from thresher.models.inference.batches import Numbers
 
 POOLINGS = ("auto", "mean", "cls", "last")
 

@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
+if TYPE_CHECKING:
+    pass
+
 
 Precision = Literal["float32", "float16"]
 PRECISIONS = ("float32", "float16")
@@ -13,6 +15,7 @@ PRECISIONS = ("float32", "float16")
 
 def vector_column(vectors: Any, precision: str, *, normalize: bool) -> Any:
     """Return an Arrow column with one list for each row; `normalize` scales rows to the length 1."""
+    import numpy as np
     import pyarrow as pa
 
     numbers: Any = np.asarray(vectors, dtype=np.float32)

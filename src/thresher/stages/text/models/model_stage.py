@@ -5,18 +5,19 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from thresher.core.documents.batch import DocumentBatch
 from thresher.core.resources import NodeInfo, Resources, WorkerMetadata
 from thresher.core.stage import ProcessingStage
 from thresher.core.tally import context_of
-from thresher.models.inference.batches import Batches, Numbers
+from thresher.models.inference.batches import Batches
 from thresher.models.inference.text_model import TextModel
 from thresher.models.inference.token_lists import TokenLists
 from thresher.stages.text.columns.without_column import without_column
+
+if TYPE_CHECKING:
+    from thresher.models.inference.batches import Numbers
 
 MODEL_RESOURCES = Resources(cpus=0.95)
 """One thread. A whole core for each worker would leave the last core of a small machine to tokenizing alone."""
@@ -90,6 +91,8 @@ class ModelStage(ProcessingStage[DocumentBatch, DocumentBatch]):
 
     def process_batch(self, tasks: list[DocumentBatch]) -> list[DocumentBatch]:
         """Run the model on the documents of all tasks together."""
+        import numpy as np
+
         if self._batches is None:
             self.setup()
         assert self._batches is not None
@@ -141,6 +144,8 @@ def keep_labels(
     task: DocumentBatch, labels: Sequence[str | bool], scores: Sequence[Any] | None, filter_by: Sequence[str | bool]
 ) -> DocumentBatch:
     """Return the documents whose label is one of `filter_by`; the rule of a drop is the label that a document has."""
+    import numpy as np
+
     wanted = set(filter_by)
     away: dict[str | bool, list[int]] = {}
     for row, label in enumerate(labels):

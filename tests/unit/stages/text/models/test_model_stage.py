@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -152,3 +154,17 @@ def test_documents_are_handed_on_in_tasks_of_so_many_tokens_and_stay_the_same_re
     result = Pipeline("p", stages=stages).run(SerialExecutor(), initial_tasks=given, ledger=False, progress="none")
     assert [value for task in result for value in task.values("length")] == [5, 7, 3]
     assert (result.counts["created"], result.counts["merged"]) == (0, 0)
+
+
+PLANNING = """
+import sys
+from thresher import AegisClassifier, EmbeddingCreatorStage, QualityClassifier
+for kind in (AegisClassifier, EmbeddingCreatorStage, QualityClassifier):
+    kind(model=sys.argv[1]).decompose()
+print([name for name in ("numpy", "pyarrow", "torch", "transformers", "onnxruntime", "tokenizers") if name in sys.modules])
+"""
+
+
+def test_the_process_that_plans_a_run_loads_neither_numpy_nor_a_runtime(folder: str) -> None:
+    done = subprocess.run([sys.executable, "-c", PLANNING, folder], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
