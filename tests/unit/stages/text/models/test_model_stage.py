@@ -161,7 +161,8 @@ import sys
 from thresher import AegisClassifier, EmbeddingCreatorStage, QualityClassifier
 for kind in (AegisClassifier, EmbeddingCreatorStage, QualityClassifier):
     kind(model=sys.argv[1]).decompose()
-print([name for name in ("numpy", "pyarrow", "torch", "transformers", "onnxruntime", "tokenizers") if name in sys.modules])
+heavy = ("numpy", "pyarrow", "torch", "transformers", "onnxruntime", "tokenizers")
+print([name for name in heavy if name in sys.modules])
 """
 
 
