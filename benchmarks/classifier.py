@@ -26,7 +26,7 @@ RUN = Path(__file__).resolve().parent / "classifier_run.py"
 PIPELINE, LOOP = "pipeline", "loop"
 FEW = 8
 """Documents of the run whose time counts as the start."""
-FILES = 8
+FILES = 2
 BATCH = 64
 LEAST = 1.5
 FARTHEST = 1e-4
