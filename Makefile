@@ -15,16 +15,10 @@ DEMO_CMD := $(BIN)/thresher run examples/demo/recipe.yaml input_path=examples/de
 	--dropped-to demo-dropped --fresh
 
 # `make bench QUICK=1` uses little data; `make bench PEERS=0` leaves the other tools out.
-BENCHMARKS := copy_jsonl tiny_tasks large_payloads first_file memory scaling scheduler_events accelerator accelerator_tokens shapes streaming_vs_batch \
-	prediction failing_nodes promise ledger_cost resume rethreshold \
-	kernels heuristics rule_parity rule_sets text_operators modifiers corpus_checks corpus_wide corpus_shapes megatron language_id endpoint where_time_goes dashboard_open
-	kernels heuristics rule_parity rule_sets text_operators modifiers corpus_checks corpus_wide corpus_shapes megatron language_id where_time_goes dashboard_open
-	kernels heuristics rule_sets text_operators modifiers corpus_checks corpus_wide corpus_shapes language_id where_time_goes dashboard_open
-	classifier kernels heuristics rule_sets text_operators modifiers corpus_checks corpus_wide corpus_shapes where_time_goes dashboard_open
 BENCHMARKS := copy_jsonl tiny_tasks large_payloads first_file memory scaling scheduler_events accelerator accelerator_tokens \
 	shapes streaming_vs_batch prediction failing_nodes promise ledger_cost resume rethreshold \
 	kernels heuristics rule_parity rule_sets text_operators modifiers corpus_checks corpus_wide corpus_shapes megatron language_id \
-	classifier where_time_goes dashboard_open
+	classifier endpoint where_time_goes dashboard_open
 BENCH_FLAGS := $(if $(filter 1,$(QUICK)),--quick)
 export THRESHER_BENCH_PEERS := $(if $(filter 0,$(PEERS)),0,1)
 

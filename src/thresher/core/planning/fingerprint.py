@@ -19,9 +19,6 @@ _NO_INFLUENCE = frozenset(
     {
         "resources",
         "batch_size",
-        "model_inference_batch_size",
-        "tokens_per_task",
-        "fans_out",
         "timeout_s",
         "max_attempts",
         "runtime_env",

@@ -31,6 +31,7 @@ class ModelStage(ProcessingStage[DocumentBatch, DocumentBatch]):
     deterministic = False  # sums of floats depend on what else is in a forward pass
     expensive_setup = True
     resources = MODEL_RESOURCES
+    without_influence = frozenset({"model_inference_batch_size"})
 
     def __init__(
         self,

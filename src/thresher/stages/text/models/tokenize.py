@@ -24,6 +24,7 @@ class Tokenize(ProcessingStage[DocumentBatch, DocumentBatch]):
     """Write the token ids of each document's text, as the tokenizer of a model makes them."""
 
     looks_at_inputs_only = True
+    without_influence = frozenset({"tokens_per_task", "fans_out"})
 
     def __init__(  # noqa: PLR0913  # the names that users know from other tools
         self,
