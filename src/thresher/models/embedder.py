@@ -23,6 +23,7 @@ from thresher.errors import InputError, MissingPackageError, UsageError, nearest
 from thresher.models.loading.folder import ModelFolder
 from thresher.models.loading.reference import ModelReference
 from thresher.models.surrogates import without_surrogates
+from thresher.models.tokenizer import unpadded
 
 if TYPE_CHECKING:
     import numpy as np
@@ -149,13 +150,10 @@ class StaticEmbedder:
     """Vectors for tokens; a text has the mean of the vectors of its tokens. An `Embedder`."""
 
     def __init__(self, table: TokenTable, tokenizer_path: str) -> None:
-        os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
         import tokenizers
 
         self._table = table
-        self._tokenizer = tokenizers.Tokenizer.from_file(tokenizer_path)
-        self._tokenizer.no_padding()
-        self._tokenizer.no_truncation()
+        self._tokenizer = unpadded(tokenizers.Tokenizer.from_file(tokenizer_path))
         self._most_characters = MOST_CHARACTERS
         self._unknown: int | None = None
         if table.most_tokens is not None:

@@ -17,7 +17,6 @@ import contextlib
 import functools
 import importlib
 import importlib.util
-import itertools
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -26,9 +25,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from thresher.errors import InputError, MissingPackageError, UsageError, refusals
 from thresher.models.surrogates import without_surrogates
+from thresher.models.token_lists import TokenLists
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    import numpy.typing as npt
 
 _CHUNK = 2**18
 """Number of characters that are encoded at a time: what a package returns takes many times their memory."""
@@ -72,7 +72,7 @@ class Tokenizer(Protocol):
         """Return the number of tokens of each text."""
         ...
 
-    def encode_batch(self, texts: Sequence[str]) -> pa.ListArray:
+    def encode_batch(self, texts: Sequence[str]) -> TokenLists:
         """Return the ids of the tokens of each text, as `uint16` if all ids fit, else as `int32`."""
         ...
 
@@ -83,7 +83,7 @@ def token_type(vocabulary_size: int | None) -> str:
 
 
 class _Encoder:
-    """What all tokenizers share: any text can be encoded, and the result is an Arrow array."""
+    """What all tokenizers share: any text can be encoded."""
 
     end_id: int | None = None
 
@@ -104,22 +104,27 @@ class _Encoder:
         """Return the number of tokens of each text."""
         return [len(ids) for ids in self.ids_of([without_surrogates(text) for text in texts])]
 
-    def encode_batch(self, texts: Sequence[str]) -> pa.ListArray:
+    def encode_batch(self, texts: Sequence[str]) -> TokenLists:
         """Return the ids of the tokens of each text."""
-        import numpy as np
-        import pyarrow as pa
+        return encoded(self.ids_of, texts, token_type(self.vocabulary_size))
 
-        kind = np.dtype(token_type(self.vocabulary_size))
-        lengths, parts = [np.zeros(1, dtype=np.int64)], [np.zeros(0, dtype=kind)]
-        for part in _chunks(texts):
-            encoded = list(self.ids_of([without_surrogates(text) for text in part]))
-            lengths.append(np.fromiter(map(len, encoded), np.int64, len(encoded)))
-            total = int(lengths[-1].sum())
-            parts.append(np.fromiter(itertools.chain.from_iterable(encoded), kind, total))
-        offsets = np.cumsum(np.concatenate(lengths))
-        if offsets[-1] >= 2**31:
-            raise ValueError(f"a batch of {offsets[-1]:,} tokens; 2,147,483,647 fit, so encode fewer texts at a time")
-        return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), pa.array(np.concatenate(parts)))
+
+def encoded(
+    ids_of: Callable[[list[str]], Iterable[Sequence[int]]], texts: Sequence[str], kind: npt.DTypeLike
+) -> TokenLists:
+    """Return the ids of texts as numbers of this type. `ids_of` gets a part of the texts at a time, without lone
+    surrogates."""
+    parts = [TokenLists.of(list(ids_of([without_surrogates(text) for text in part])), kind) for part in _chunks(texts)]
+    return TokenLists.joined(parts or [TokenLists.of([], kind)])
+
+
+def unpadded(tokenizer: Any) -> Any:
+    """Return a tokenizer of `tokenizers` that runs in one thread, and neither pads nor cuts: its file may ask for both,
+    which would make every count the same."""
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    return tokenizer
 
 
 def _chunks(texts: Sequence[str]) -> Iterator[Sequence[str]]:
@@ -133,10 +138,8 @@ def _chunks(texts: Sequence[str]) -> Iterator[Sequence[str]]:
 
 class _HuggingFace(_Encoder):
     def __init__(self, tokenizer: Any, special: bool, options: TokenizerOptions, end_token: str | None) -> None:
-        self._tokenizer = tokenizer
+        self._tokenizer = unpadded(tokenizer)
         self._special = special
-        tokenizer.no_padding()  # a file may ask for both, which would make every count the same
-        tokenizer.no_truncation()
         tokenizer.encode_special_tokens = options.split_special_tokens
         names = _END_TOKENS if end_token is None else (end_token,)
         self.end_id = next((found for name in names if (found := self.id_of(name)) is not None), None)
@@ -202,7 +205,6 @@ def load_tokenizer(caller: str, name: str, special: bool = True, options: Tokeni
     """Load the tokenizer that `name` stands for. With `special`, the special tokens that it adds to a text count too.
     `caller` is the name of the stage in error messages."""
     check_tokenizer(caller, name)
-    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     options = options or TokenizerOptions()
     kind, _, rest = name.partition(":")
     if kind == "tiktoken":

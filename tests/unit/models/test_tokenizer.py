@@ -92,8 +92,8 @@ def test_sentencepiece_models_count_too(tmp_path: Path) -> None:
     assert [n - m for n, m in zip(load_tokenizer("x", path).count(TEXTS), plain.count(TEXTS), strict=True)] == [1] * 5
     assert plain.count(["", "the"])[0] == 0
     assert plain.count(["the the"])[0] > 0
-    assert plain.encode_batch(TEXTS).value_lengths().to_pylist() == plain.count(TEXTS)
-    assert plain.encode_batch(TEXTS).type == pa.list_(pa.uint16())
+    assert plain.encode_batch(TEXTS).to_arrow().value_lengths().to_pylist() == plain.count(TEXTS)
+    assert plain.encode_batch(TEXTS).to_arrow().type == pa.list_(pa.uint16())
     assert (plain.vocabulary_size, plain.end_id, plain.id_of("</s>"), plain.id_of("none")) == (20, 2, 2, None)
 
 
@@ -104,7 +104,7 @@ def test_encodings_of_tiktoken_count_too(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(tiktoken, "get_encoding", {"small": made}.__getitem__)
     loaded = load_tokenizer("x", "tiktoken:small")
     assert loaded.count(["the the", "", "<|end|>", "\ud800"]) == [3, 0, 7, 3]
-    assert loaded.encode_batch(["the the", ""]).to_pylist() == [[257, 32, 257], []]
+    assert loaded.encode_batch(["the the", ""]).to_arrow().to_pylist() == [[257, 32, 257], []]
     assert (loaded.vocabulary_size, loaded.end_id) == (259, None)
     assert (loaded.id_of("<|end|>"), loaded.id_of("<|none|>")) == (258, None)
     with pytest.raises(InputError, match="'tiktoken:nonsense' cannot be loaded as a tokenizer"):
@@ -115,11 +115,11 @@ def test_the_ids_of_a_batch_come_as_one_arrow_array(word_tokenizer: str, monkeyp
     loaded = load_tokenizer("x", word_tokenizer, special=False)
     for chunk in (1, 12, 2**20):
         monkeypatch.setattr(module, "_CHUNK", chunk)
-        made = loaded.encode_batch(TEXTS)
+        made = loaded.encode_batch(TEXTS).to_arrow()
         assert made.to_pylist() == [[2, 3, 0], [2, 2, 2], [], [3, 0, 0], [0]]
         assert made.type == pa.list_(pa.uint16())
-    assert loaded.encode_batch([]).to_pylist() == []
-    assert [len(ids) for ids in loaded.encode_batch(TEXTS).to_pylist()] == loaded.count(TEXTS)
+    assert loaded.encode_batch([]).to_arrow().to_pylist() == []
+    assert [len(ids) for ids in loaded.encode_batch(TEXTS).to_arrow().to_pylist()] == loaded.count(TEXTS)
 
 
 @pytest.mark.parametrize(("size", "kind"), [(2**16, "uint16"), (2**16 + 1, "int32"), (None, "int32")])
@@ -132,7 +132,7 @@ def test_a_vocabulary_with_gaps_counts_up_to_its_last_id(tmp_path: Path) -> None
     made.save(str(tmp_path / "tokenizer.json"))
     loaded = load_tokenizer("x", str(tmp_path))
     assert loaded.vocabulary_size == 70_001
-    assert loaded.encode_batch(["b"]).type == pa.list_(pa.int32())
+    assert loaded.encode_batch(["b"]).to_arrow().type == pa.list_(pa.int32())
 
 
 def test_the_end_token_is_the_one_of_the_settings_or_has_a_usual_name(word_tokenizer: str, tmp_path: Path) -> None:
@@ -155,9 +155,9 @@ def test_the_name_of_a_special_token_in_a_text_can_be_text(tmp_path: Path) -> No
     made.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
     made.add_special_tokens(["<|end|>"])
     made.save(str(tmp_path / "tokenizer.json"))
-    assert load_tokenizer("x", str(tmp_path)).encode_batch(["a <|end|>"]).to_pylist() == [[1, 2]]
+    assert load_tokenizer("x", str(tmp_path)).encode_batch(["a <|end|>"]).to_arrow().to_pylist() == [[1, 2]]
     options = TokenizerOptions(split_special_tokens=True)
-    split = load_tokenizer("x", str(tmp_path), options=options).encode_batch(["a <|end|>"]).to_pylist()
+    split = load_tokenizer("x", str(tmp_path), options=options).encode_batch(["a <|end|>"]).to_arrow().to_pylist()
     assert split == [[1, 0, 0, 0]]
 
 

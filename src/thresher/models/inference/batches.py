@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
-from thresher.models.inference.token_lists import TokenLists
+from thresher.models.token_lists import TokenLists
 from thresher.stage_errors import is_out_of_memory
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from thresher.models.inference.token_lists import Rows
+    from thresher.models.token_lists import Rows
 
     Numbers = npt.NDArray[Any]
 

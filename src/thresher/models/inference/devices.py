@@ -50,7 +50,6 @@ def limit_torch_threads(threads: int) -> None:
     import torch
 
     torch.set_num_threads(threads)
-    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 
 def onnx_providers(metadata: WorkerMetadata | None, given: str = "auto") -> list[Any]:

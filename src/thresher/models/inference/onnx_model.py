@@ -13,7 +13,7 @@ from thresher.models.inference.devices import onnx_providers
 
 if TYPE_CHECKING:
     from thresher.models.inference.batches import Numbers
-    from thresher.models.inference.token_lists import Rows
+    from thresher.models.token_lists import Rows
 
 _OUTPUTS = ("logits", "sentence_embedding", "last_hidden_state", "token_embeddings")
 """Names of outputs that are looked for, in this order; otherwise the first one is taken."""

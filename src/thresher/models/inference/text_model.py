@@ -17,7 +17,7 @@ from thresher.models.loading.reference import ModelReference
 
 if TYPE_CHECKING:
     from thresher.models.inference.batches import Numbers
-    from thresher.models.inference.token_lists import Rows
+    from thresher.models.token_lists import Rows
 
 Backend = Literal["auto", "onnx", "torch"]
 Pooling = Literal["auto", "mean", "cls", "last"]

@@ -5,18 +5,13 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from thresher.errors import InputError, MissingPackageError
 from thresher.models.loading.folder import ModelFolder
-from thresher.models.surrogates import without_surrogates
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-_SMALL = 2**16
+from thresher.models.token_lists import TokenLists
+from thresher.models.tokenizer import encoded, unpadded
 
 
 def check_tokenizers(caller: str) -> None:
@@ -30,26 +25,20 @@ class IdTokenizer:
 
     def __init__(self, folder: ModelFolder, max_length: int | None = None) -> None:
         """`max_length`: tokens of a text at most, special ones included; `None`: as many as the model takes."""
-        self._tokenizer = _load(folder)
+        self._tokenizer = unpadded(_load(folder))
         self.max_length = folder.limited(max_length)
-        self._tokenizer.no_padding()
-        self._tokenizer.no_truncation()
         if self.max_length is not None:
             self._tokenizer.enable_truncation(self.max_length)
-        self.vocabulary = max(self._tokenizer.get_vocab_size(), int(folder.config.get("vocab_size") or 0))
+        vocabulary = max(self._tokenizer.get_vocab_size(), int(folder.config.get("vocab_size") or 0))
+        self._kind = "uint16" if vocabulary <= 2**16 else "uint32"
 
-    def encode(self, texts: Sequence[str]) -> pa.Array:
-        """Return the ids of each text as a list of small unsigned integers."""
-        import numpy as np
-        import pyarrow as pa
-
-        plain = [without_surrogates(text) for text in texts]
-        lists = [one.ids for one in self._tokenizer.encode_batch_fast(plain, add_special_tokens=True)]
-        offsets = np.zeros(len(lists) + 1, dtype=np.int32)
-        np.cumsum([len(ids) for ids in lists], out=offsets[1:])
-        kind = np.uint16 if self.vocabulary <= _SMALL else np.uint32
-        values = np.fromiter((token for ids in lists for token in ids), dtype=kind, count=int(offsets[-1]))
-        return pa.ListArray.from_arrays(pa.array(offsets), pa.array(values))
+    def encode(self, texts: Sequence[str]) -> TokenLists:
+        """Return the ids of each text as small unsigned integers."""
+        return encoded(
+            lambda part: [one.ids for one in self._tokenizer.encode_batch_fast(part, add_special_tokens=True)],
+            texts,
+            self._kind,
+        )
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of some ids, without special tokens."""
@@ -64,7 +53,6 @@ def pad_id_of(folder: ModelFolder) -> int:
 
 def _load(folder: ModelFolder) -> Any:
     check_tokenizers(folder.caller)
-    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     path = folder.file("tokenizer.json")
     try:
         if path is not None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import torch
 
     from thresher.models.inference.batches import Numbers
-    from thresher.models.inference.token_lists import Rows
+    from thresher.models.token_lists import Rows
 
 _MMAP_THRESHOLD = -3
 """The option of glibc's mallopt that says from which size on memory is mapped, and unmapped when it is freed."""

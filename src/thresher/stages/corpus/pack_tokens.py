@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from thresher.core.documents.batch import DocumentBatch
 from thresher.core.records.record_task import Gathered
+from thresher.models.token_lists import TokenLists
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from thresher.core.documents.records import RecordIds
     from thresher.stages.corpus.packing import Pieces
-    from thresher.stages.text.columns.token_ids import TokenLists
 
 STRATEGIES = ("concat", "best-fit")
 INFO_COLUMNS = ("attention_mask", "position_ids", "segment_ids")
@@ -87,16 +87,10 @@ class _Pool:
 
 def take_tokens(stage: Any, packing: TokenPacking, kept: OpenTokens, batch: DocumentBatch) -> Gathered:
     """Return the sequences that are full; `kept` holds the documents that are left."""
-    import numpy as np
-
-    from thresher.stages.text.columns.token_ids import TokenLists, token_lists
+    from thresher.stages.text.columns.token_ids import token_lists, without_empty
 
     batch.name_records()
-    batch, lists = token_lists(batch, packing.tokens_field, _LARGEST)
-    empty = np.flatnonzero(lists.lengths == 0)
-    if len(empty):
-        batch = batch.drop(empty, "no-tokens")
-        lists = TokenLists(lists.ids, np.delete(lists.offsets, empty))
+    batch, lists = without_empty(*token_lists(batch, packing.tokens_field, _LARGEST))
     assert batch.ids is not None, "they have names"
     state = replace(kept, lists=list(kept.lists), ids=list(kept.ids))
     made = []
@@ -144,12 +138,9 @@ def _with_documents(state: OpenTokens, lists: TokenLists, ids: RecordIds, start:
     """Return the state with more documents, in memory of their own: the buffer of their batch may be reused."""
     import numpy as np
 
-    from thresher.stages.text.columns.token_ids import TokenLists
-
-    offsets = lists.offsets[start : end + 1]
-    part = TokenLists(lists.ids[offsets[0] : offsets[-1]].copy(), offsets - offsets[0])
+    part = lists.copied(start, end)
     added = ids.take(np.arange(start, end, dtype=np.int64))
-    return replace(state, lists=[*state.lists, part], ids=[*state.ids, added], held=state.held + int(part.offsets[-1]))
+    return replace(state, lists=[*state.lists, part], ids=[*state.ids, added], held=state.held + len(part.ids))
 
 
 def _emitted(
@@ -157,16 +148,11 @@ def _emitted(
 ) -> tuple[tuple[DocumentBatch, int, int], OpenTokens]:
     """Return sequences as a batch, with the number of documents that are merged and of those that are created, and what
     is left."""
-    import numpy as np
-
     from thresher.core.documents.records import RecordIds
     from thresher.stages.corpus.packing import best_fit, concatenated
-    from thresher.stages.text.columns.token_ids import TokenLists
 
-    ids = np.concatenate([part.ids for part in state.lists])
-    lengths = np.concatenate([part.lengths for part in state.lists])
-    offsets = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(lengths)))
-    pool = _Pool(TokenLists(ids, offsets), RecordIds.concat(state.ids), state.skip, state.cuts)
+    pool = _Pool(TokenLists.joined(state.lists), RecordIds.concat(state.ids), state.skip, state.cuts)
+    lengths = pool.lists.lengths
     if packing.strategy == "best-fit":
         pieces = best_fit(lengths, packing.max_length)
         left = OpenTokens()
@@ -180,8 +166,6 @@ def _rest(pool: _Pool, pieces: Pieces) -> OpenTokens:
     """Return the documents that the pieces do not use up."""
     import numpy as np
 
-    from thresher.stages.text.columns.token_ids import TokenLists
-
     last = int(pieces.document[-1])
     end = int(pieces.start[-1] + pieces.length[-1])
     lists, count = pool.lists, len(pool.lists)
@@ -190,8 +174,7 @@ def _rest(pool: _Pool, pieces: Pieces) -> OpenTokens:
         return OpenTokens()
     is_cut = first == last
     cuts = int((pieces.document == last).sum()) + (pool.cuts if last == 0 else 0) if is_cut else 0
-    begin = int(lists.offsets[first])
-    part = TokenLists(lists.ids[begin:].copy(), lists.offsets[first:] - begin)
+    part = lists.copied(first, count)
     ids = pool.ids.take(np.arange(first, count, dtype=np.int64))
     skip = end if is_cut else 0
     return OpenTokens([part], [ids], len(part.ids) - skip, skip, cuts)

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from thresher.core.arguments.options import check_count, field_name
 from thresher.core.documents.batch import DocumentBatch
@@ -11,25 +11,22 @@ from thresher.core.resources import NodeInfo, WorkerMetadata
 from thresher.core.stage import ProcessingStage
 from thresher.credentials import remember
 from thresher.errors import UsageError, refusals
+from thresher.models.token_lists import TokenLists
 from thresher.models.tokenizer import (
     Tokenizer,
     TokenizerOptions,
     check_tokenizer,
     load_tokenizer,
-    token_type,
     tokenizer_problems,
 )
 from thresher.stages.text.columns.not_text import set_aside_without_text
-
-if TYPE_CHECKING:
-    from thresher.stages.text.columns.token_ids import TokenLists
 
 LARGEST = 2**31
 """All ids are below it, whatever the vocabulary."""
 
 
 class TokenEncoder(ProcessingStage[DocumentBatch, DocumentBatch]):
-    """Write the token ids of each document's text into a column, as a list of numbers; the report has the total."""
+    """Write the token ids of each document's whole text to train on; for ids that a model stage reads take Tokenize."""
 
     looks_at_inputs_only = True
     owner: ClassVar[str] = "TokenEncoder"
@@ -106,14 +103,10 @@ class TokenEncoder(ProcessingStage[DocumentBatch, DocumentBatch]):
         if self._end_id is not None:
             lists = lists.followed_by(self._end_id)
         self.count("tokens", len(lists.ids))
-        return batch.replace(self.tokens_field, lists.to_arrow(self.kind()), [True] * len(lists))
+        return batch.replace(self.tokens_field, lists.to_arrow(), [True] * len(lists))
 
     def encoded(self, batch: DocumentBatch) -> tuple[DocumentBatch, TokenLists]:
         """Return the documents that have a text, and the token ids of each."""
-        import pyarrow as pa
-
-        from thresher.stages.text.columns.token_ids import lists_of
-
         if self._tokenizer is None:
             self.setup()
         assert self._tokenizer is not None
@@ -124,14 +117,7 @@ class TokenEncoder(ProcessingStage[DocumentBatch, DocumentBatch]):
             texts = [text for text in texts if isinstance(text, str)]
         size = self.tokenization_batch_size
         starts = range(0, max(1, len(texts)), size)
-        return batch, lists_of(
-            pa.chunked_array([self._tokenizer.encode_batch(texts[start : start + size]) for start in starts])
-        )
-
-    def kind(self) -> str:
-        """Return the name of the type of ids."""
-        assert self._tokenizer is not None, "it was loaded"
-        return token_type(self._tokenizer.vocabulary_size)
+        return batch, TokenLists.joined([self._tokenizer.encode_batch(texts[start : start + size]) for start in starts])
 
     @property
     def _caller(self) -> str:

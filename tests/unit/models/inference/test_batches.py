@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,7 +16,7 @@ from hypothesis import strategies as st
 from tests.unit.models.bert_graph import save_graph
 from tests.unit.models.tiny_models import needs_torch, save_labels
 from thresher.models.inference.batches import Batches
-from thresher.models.inference.token_lists import TokenLists
+from thresher.models.token_lists import TokenLists
 
 PAD = 9
 
@@ -121,24 +120,12 @@ def test_memory_that_torch_really_lacks_is_recognised() -> None:
     assert [items for items, _ in model.passes] == [1, 1]
 
 
-def test_lists_are_read_from_columns_of_several_slices_and_types() -> None:
-    one = pa.array([[1, 2], [], [3]], pa.list_(pa.uint16()))
-    other = pa.array([[4], [5, 6, 7], [8]], pa.list_(pa.uint32()))
-    columns = [pa.chunked_array([one.slice(1), one.slice(0, 1)]), pa.chunked_array([other.slice(1, 1)])]
-    ids, mask = TokenLists.of_columns(columns).padded(np.arange(4), PAD)
-    assert ids.tolist() == [[PAD] * 3, [3, PAD, PAD], [1, 2, PAD], [5, 6, 7]]
-    assert mask.sum(axis=1).tolist() == [0, 1, 2, 3]
-    left, _ = TokenLists.of_columns(columns).padded(np.array([2]), PAD, left=True)
-    assert left.tolist() == [[1, 2]]
-    assert len(TokenLists.of_columns([])) == 0
-
-
 LITTLE_MEMORY = """
 import resource, sys
 import numpy as np
 from thresher.models.inference.batches import Batches
 from thresher.models.inference.text_model import ClassifierModel, Runtime
-from thresher.models.inference.token_lists import TokenLists
+from thresher.models.token_lists import TokenLists
 from thresher.models.loading.reference import ModelReference
 
 folder, backend = sys.argv[1:]

@@ -3,18 +3,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from thresher.core.documents.batch import DocumentBatch
 from thresher.core.stage import ProcessingStage
+from thresher.models.token_lists import TokenLists
 from thresher.models.tokenizer import token_type
 from thresher.stages.text.token_encoder import LARGEST, TokenEncoder, end_id_of
-
-if TYPE_CHECKING:
-    from thresher.stages.text.columns.token_ids import TokenLists
-
-NO_TOKENS = "no-tokens"
-"""Rule under which documents without tokens are dropped."""
 
 
 class EncodedDocuments(TokenEncoder):
@@ -27,7 +20,7 @@ class EncodedDocuments(TokenEncoder):
         """Return the documents that have tokens."""
         task.name_records()
         batch, lists = self.encoded(task)
-        return sequences(self, batch, lists, self._end_id, self.kind())
+        return sequences(self, batch, lists, self._end_id)
 
 
 class ListedDocuments(ProcessingStage[DocumentBatch, DocumentBatch]):
@@ -53,25 +46,23 @@ class ListedDocuments(ProcessingStage[DocumentBatch, DocumentBatch]):
 
         task.name_records()
         batch, lists = token_lists(task, self.tokens_field, self.vocab_size or LARGEST)
-        return sequences(self, batch, lists, self.end_id, token_type(self.vocab_size))
+        return sequences(self, batch, lists.as_type(token_type(self.vocab_size)), self.end_id)
 
 
 def sequences(
-    stage: EncodedDocuments | ListedDocuments, batch: DocumentBatch, lists: TokenLists, end_id: int | None, kind: str
+    stage: EncodedDocuments | ListedDocuments, batch: DocumentBatch, lists: TokenLists, end_id: int | None
 ) -> DocumentBatch:
     """Return the sequences of documents as a batch with one column, `stage.tokens_field`; documents without tokens are
     dropped."""
-    import numpy as np
     import pyarrow as pa
 
-    empty = np.flatnonzero(lists.lengths == 0)
-    if len(empty):
-        batch = batch.drop(empty, NO_TOKENS)
-        lists = type(lists)(lists.ids, np.delete(lists.offsets, empty))
+    from thresher.stages.text.columns.token_ids import without_empty
+
+    batch, lists = without_empty(batch, lists)
     if end_id is not None:
-        lists = type(lists)(lists.ids.astype(kind, copy=False), lists.offsets).followed_by(end_id)
+        lists = lists.followed_by(end_id)
     stage.count("tokens", len(lists.ids))
-    table = pa.table({stage.tokens_field: lists.to_arrow(kind)})
+    table = pa.table({stage.tokens_field: lists.to_arrow()})
     made = DocumentBatch.from_table(table, batch.ids, batch.dataset_name)  # type: ignore[arg-type]  # they have names
     made._dropped, made._failed = batch._dropped, batch._failed
     return made

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from thresher.core.source import FileFacts
 from thresher.errors import InputError
+from thresher.models.token_lists import TokenLists
 from thresher.stages.io.file_writer import LocalFile
 
 if TYPE_CHECKING:
@@ -107,9 +108,7 @@ class TokenFiles:
         """Add the documents of a batch."""
         import numpy as np
 
-        from thresher.stages.text.columns.token_ids import lists_of
-
-        lists = lists_of(batch.column(self._field))
+        lists = TokenLists.of_column(batch.column(self._field))
         kind = str(lists.ids.dtype)
         assert kind in TYPES, "the stage before has made the column"
         assert self._kind in ("", kind), "all ids of a run have one type"

@@ -13,7 +13,7 @@ from thresher.core.stage import ProcessingStage
 from thresher.core.tally import context_of
 from thresher.models.inference.batches import Batches
 from thresher.models.inference.text_model import TextModel
-from thresher.models.inference.token_lists import TokenLists
+from thresher.models.token_lists import TokenLists
 from thresher.stages.text.columns.without_column import without_column
 
 if TYPE_CHECKING:
@@ -98,7 +98,8 @@ class ModelStage(ProcessingStage[DocumentBatch, DocumentBatch]):
             self.setup()
         assert self._batches is not None
         tasks = [self._with_tokens(task) for task in tasks]
-        numbers = self._batches.run(TokenLists.of_columns([task.column(self.tokens_field) for task in tasks]))
+        lists = [TokenLists.of_column(task.column(self.tokens_field)) for task in tasks]
+        numbers = self._batches.run(TokenLists.joined(lists))
         ends = np.cumsum([len(task) for task in tasks]).tolist()
         return [
             self.finished(cleaned, numbers[end - len(cleaned) : end]) if len(cleaned) else cleaned
@@ -112,26 +113,22 @@ class ModelStage(ProcessingStage[DocumentBatch, DocumentBatch]):
         """Return the documents that have token ids; those that have none are set aside."""
         import pyarrow as pa
 
-        column = task.column(self.tokens_field)
-        is_list = pa.types.is_list(column.type) or pa.types.is_large_list(column.type)
-        if is_list and pa.types.is_integer(column.type.value_type) and not column.null_count:
+        from thresher.stages.text.columns.token_ids import is_plain, is_token_list
+
+        if is_plain(task.column(self.tokens_field)):
             return task
         values = task.values(self.tokens_field)
-        unfit = [row for row, value in enumerate(values) if not _is_token_list(value)]
+        unfit = [row for row, value in enumerate(values) if not is_token_list(value, 2**32)]
         if unfit:
             message = f"field {self.tokens_field!r} is no list of token ids; leave use_existing_tokens off to make them"
             task = task.set_aside(unfit, error="no-tokens", messages=[message] * len(unfit))
-            values = [value for value in values if _is_token_list(value)]
+            values = [value for value in values if is_token_list(value, 2**32)]
         return task.replace(self.tokens_field, pa.array(values, pa.list_(pa.uint32())), [False] * len(values))
 
     def _note_halving(self, items: int) -> None:
         """Report that memory ran out in a forward pass, as it is reported of calls."""
         self.count(HALVED)
         context_of(self).noted.note_splits(1, items)
-
-
-def _is_token_list(value: Any) -> bool:
-    return isinstance(value, list) and all(type(one) is int and 0 <= one < 2**32 for one in value)
 
 
 def set_columns(task: DocumentBatch, columns: dict[str, Any]) -> DocumentBatch:

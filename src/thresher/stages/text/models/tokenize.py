@@ -21,7 +21,7 @@ TEXT = "{text}"
 
 
 class Tokenize(ProcessingStage[DocumentBatch, DocumentBatch]):
-    """Write the token ids of each document's text, as the tokenizer of a model makes them."""
+    """Write the token ids of each document as a model stage reads them; for ids to train on take TokenEncoder."""
 
     looks_at_inputs_only = True
     without_influence = frozenset({"tokens_per_task", "fans_out"})
@@ -95,9 +95,9 @@ class Tokenize(ProcessingStage[DocumentBatch, DocumentBatch]):
         if unfit:
             task = set_aside_without_text(task, unfit, self.text_field)
             texts = [text for text in texts if isinstance(text, str)]
-        ids = self._tokenizer.encode([self._prepared(text) for text in texts])
-        task = task.replace(self.tokens_field, ids, [True] * len(texts))
-        return task if self.tokens_per_task is None else _in_parts(task, ids, self.tokens_per_task)
+        lists = self._tokenizer.encode([self._prepared(text) for text in texts])
+        task = task.replace(self.tokens_field, lists.to_arrow(), [True] * len(texts))
+        return task if self.tokens_per_task is None else _in_parts(task, lists.offsets[1:], self.tokens_per_task)
 
     def _prepared(self, text: str) -> str:
         """Return the part of a text that the model sees, in its prompt."""
@@ -107,9 +107,9 @@ class Tokenize(ProcessingStage[DocumentBatch, DocumentBatch]):
         return text if self.prompt is None else self.prompt.replace(TEXT, text)
 
 
-def _in_parts(task: DocumentBatch, ids: Any, tokens: int) -> DocumentBatch | list[DocumentBatch]:
-    """Return the documents in parts of about so many tokens; the first part notes what was set aside."""
-    ends = ids.offsets.to_numpy()[1:]
+def _in_parts(task: DocumentBatch, ends: Any, tokens: int) -> DocumentBatch | list[DocumentBatch]:
+    """Return the documents in parts of about so many tokens; the first part notes what was set aside. `ends`: where the
+    tokens of each document end."""
     if not len(task) or ends[-1] <= tokens:
         return task
     part_of = ((ends - 1) // tokens).tolist()

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from tests.unit.core.json_batches import batch_of_lines
@@ -308,6 +309,7 @@ def test_records_without_tokens_or_text_are_set_aside_and_lines_keep_their_bytes
     assert [line.startswith(b'{"text": "dog",  "n": 1, "quality_pred": "') for line in lines] == [True, False]
     assert [one.error for one in batch.take_failed()] == ["not-a-string"]
     (stage,) = QualityClassifier(model=str(folder / "quality"), use_existing_tokens=True).decompose()
-    (left,) = stage.process_batch([batch_of_lines([b'{"text": "a", "input_ids": [1, 5, 2]}', b'{"text": "b"}'])])
+    given = pa.table({"text": ["a", "b", "c"], "input_ids": [[1, 5, 2], None, [1, None]]})
+    (left,) = stage.process_batch([DocumentBatch(given)])
     assert left.values("text") == ["a"]
-    assert [one.error for one in left.take_failed()] == ["no-tokens"]
+    assert [(one.error, len(one.messages)) for one in left.take_failed()] == [("no-tokens", 2)]

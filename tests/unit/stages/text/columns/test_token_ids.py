@@ -7,12 +7,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tests.unit.core.json_batches import batch_of
 from thresher.core.documents.batch import DocumentBatch
-from thresher.stages.text.columns.token_ids import lists_of, token_lists
+from thresher.stages.text.columns.token_ids import token_lists
 
 LISTS = [[1, 2], [], [300]]
 FORMS = {
@@ -60,9 +58,3 @@ def test_ids_outside_of_the_vocabulary_are_named_with_their_place() -> None:
     rest, found = token_lists(batch_of([{"ids": [1, 500]}, {"ids": [2]}]), "ids", 500)
     assert found.ids.tolist() == [2]
     assert "field 'ids' holds 500 at position 1, a list of token ids from 0 to 499" in rest._failed[0].messages[0]
-
-
-@given(st.lists(st.lists(st.integers(0, 9), max_size=4), max_size=6))
-def test_an_end_follows_every_list(lists: list[list[int]]) -> None:
-    made = lists_of(pa.array(lists, pa.list_(pa.int32()))).followed_by(99)
-    assert made.to_arrow("int32").to_pylist() == [[*ids, 99] for ids in lists]
