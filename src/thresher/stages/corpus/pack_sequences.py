@@ -19,7 +19,7 @@ from thresher.stages.corpus.pack_tokens import (
     end_tokens,
     take_tokens,
 )
-from thresher.stages.text.columns.not_text import set_aside_without_text
+from thresher.stages.text.columns.not_text import with_texts
 from thresher.stages.text.segments.document_joiner import own_copy
 
 
@@ -153,9 +153,7 @@ class PackSequences(OrderedStage[DocumentBatch, DocumentBatch]):
 
     def _fit(self, batch: DocumentBatch) -> DocumentBatch:
         """Return the batch without documents that have no text or no length."""
-        unfit = [row for row, text in enumerate(batch.values(self.text_field)) if not isinstance(text, str)]
-        if unfit:
-            batch = set_aside_without_text(batch, unfit, self.text_field)
+        batch, _ = with_texts(batch, self.text_field)
         if self.length_field is None:
             return batch
         values = batch.values(self.length_field)

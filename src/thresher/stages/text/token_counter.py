@@ -17,7 +17,7 @@ from thresher.models.given_tokenizer import (
     loaded_tokenizer,
     problems_of,
 )
-from thresher.stages.text.columns.not_text import set_aside_without_text
+from thresher.stages.text.columns.not_text import with_texts
 
 _CHUNK = 2**20
 """Number of characters that are tokenized at a time: the result takes many times their memory."""
@@ -69,11 +69,7 @@ class TokenCounter(ProcessingStage[DocumentBatch, DocumentBatch]):
         if self._tokenizer is None:
             self.setup()
         assert self._tokenizer is not None
-        texts = task.values(self.text_field)
-        unfit = [row for row, text in enumerate(texts) if not isinstance(text, str)]
-        if unfit:
-            task = set_aside_without_text(task, unfit, self.text_field)
-            texts = [text for text in texts if isinstance(text, str)]
+        task, texts = with_texts(task, self.text_field)
         numbers: list[int] = []
         for part in _chunks(texts):
             numbers += self._tokenizer.count(part)

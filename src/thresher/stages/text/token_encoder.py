@@ -19,7 +19,7 @@ from thresher.models.tokenizer import (
     load_tokenizer,
     tokenizer_problems,
 )
-from thresher.stages.text.columns.not_text import set_aside_without_text
+from thresher.stages.text.columns.not_text import with_texts
 
 LARGEST = 2**31
 """All ids are below it, whatever the vocabulary."""
@@ -110,11 +110,7 @@ class TokenEncoder(ProcessingStage[DocumentBatch, DocumentBatch]):
         if self._tokenizer is None:
             self.setup()
         assert self._tokenizer is not None
-        texts = batch.values(self.text_field)
-        unfit = [row for row, text in enumerate(texts) if not isinstance(text, str)]
-        if unfit:
-            batch = set_aside_without_text(batch, unfit, self.text_field)
-            texts = [text for text in texts if isinstance(text, str)]
+        batch, texts = with_texts(batch, self.text_field)
         size = self.tokenization_batch_size
         starts = range(0, max(1, len(texts)), size)
         return batch, TokenLists.joined([self._tokenizer.encode_batch(texts[start : start + size]) for start in starts])

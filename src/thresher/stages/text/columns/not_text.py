@@ -30,6 +30,15 @@ def set_aside_without_text(
     return batch
 
 
+def with_texts(batch: DocumentBatch, field: str) -> tuple[DocumentBatch, list[str]]:
+    """Return the records that have a string in `field`, and these strings."""
+    texts = batch.values(field)
+    unfit = [row for row, text in enumerate(texts) if not isinstance(text, str)]
+    if not unfit:
+        return batch, texts
+    return set_aside_without_text(batch, unfit, field), [text for text in texts if isinstance(text, str)]
+
+
 def _lacks(field: str, line: bytes | memoryview) -> str:
     """Describe that a record lacks a field, and list the fields that it has."""
     try:

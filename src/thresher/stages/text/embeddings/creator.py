@@ -21,7 +21,7 @@ from thresher.models.embedder import (
 from thresher.models.inference.text_model import EncoderModel, TextModel, folder_of
 from thresher.models.loading.folder import ModelFolder
 from thresher.models.loading.reference import ModelReference
-from thresher.stages.text.columns.not_text import set_aside_without_text
+from thresher.stages.text.columns.not_text import with_texts
 from thresher.stages.text.embeddings.vector_columns import PRECISIONS, vector_column
 from thresher.stages.text.models.composite import Stage, TextModelStage, model_stage
 from thresher.stages.text.models.model_stage import ModelStage
@@ -123,11 +123,7 @@ class StaticEmbeddings(ProcessingStage[DocumentBatch, DocumentBatch]):
         if self._embedder is None:
             self.setup()
         assert self._embedder is not None
-        texts = task.values(self.text_field)
-        unfit = [row for row, text in enumerate(texts) if not isinstance(text, str)]
-        if unfit:
-            task = set_aside_without_text(task, unfit, self.text_field)
-            texts = [text for text in texts if isinstance(text, str)]
+        task, texts = with_texts(task, self.text_field)
         column = vector_column(self._embedder.embed(texts), self.precision, normalize=self.normalize)
         return task.replace(self.embedding_field, column, [True] * len(texts))
 

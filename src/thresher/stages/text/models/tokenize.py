@@ -13,7 +13,7 @@ from thresher.errors import UsageError, refusals
 from thresher.models.inference.text_model import folder_of
 from thresher.models.inference.token_ids import IdTokenizer, check_tokenizers
 from thresher.models.loading.reference import ModelReference
-from thresher.stages.text.columns.not_text import set_aside_without_text
+from thresher.stages.text.columns.not_text import with_texts
 
 Crop = Literal["start", "center"]
 TEXT = "{text}"
@@ -90,11 +90,7 @@ class Tokenize(ProcessingStage[DocumentBatch, DocumentBatch]):
         if self._tokenizer is None:
             self.setup()
         assert self._tokenizer is not None
-        texts = task.values(self.text_field)
-        unfit = [row for row, text in enumerate(texts) if not isinstance(text, str)]
-        if unfit:
-            task = set_aside_without_text(task, unfit, self.text_field)
-            texts = [text for text in texts if isinstance(text, str)]
+        task, texts = with_texts(task, self.text_field)
         lists = self._tokenizer.encode([self._prepared(text) for text in texts])
         task = task.replace(self.tokens_field, lists.to_arrow(), [True] * len(texts))
         return task if self.tokens_per_task is None else _in_parts(task, lists.offsets[1:], self.tokens_per_task)

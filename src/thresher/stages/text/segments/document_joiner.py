@@ -13,7 +13,7 @@ from thresher.core.documents.batch import DocumentBatch, concat_batches
 from thresher.core.records.record_task import Gathered
 from thresher.core.stage import OrderedStage, ProcessingStage, SourceStage
 from thresher.errors import UsageError
-from thresher.stages.text.columns.not_text import set_aside_without_text
+from thresher.stages.text.columns.not_text import with_texts
 from thresher.stages.text.columns.without_column import without_column
 
 APART = "segments-apart"
@@ -149,10 +149,7 @@ class DocumentJoiner(OrderedStage[DocumentBatch, DocumentBatch]):
 
     def _fit(self, batch: DocumentBatch) -> DocumentBatch:
         """Return the batch without records that lack a required value."""
-        texts = batch.values(self.text_field)
-        unfit = [row for row, text in enumerate(texts) if not isinstance(text, str)]
-        if unfit:
-            batch = set_aside_without_text(batch, unfit, self.text_field)
+        batch, _ = with_texts(batch, self.text_field)
         batch = self._with(batch, self.document_id_field, _is_name, "a text or a number")
         batch = self._with(batch, self.segment_id_field, _is_number, "a number")
         if self.length_field is not None:
