@@ -15,7 +15,7 @@ from pathlib import Path
 
 from thresher import GenerateText, JsonlReader, JsonlWriter, LocalExecutor, Pipeline
 
-SERVER = Path(__file__).resolve().parent.parent / "examples" / "stand_in_endpoint.py"
+SERVER = Path(__file__).resolve().parent.parent / "examples" / "endpoint" / "stand_in_endpoint.py"
 WORDS = 200
 LIMIT_BYTES = 500_000_000
 """Memory limit of a run."""

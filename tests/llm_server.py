@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 TOP = Path(__file__).parents[1]
-sys.path.append(str(TOP / "examples"))
+sys.path.append(str(TOP / "examples" / "endpoint"))
 from stand_in_endpoint import Response, StandIn, completion, prompt_of  # noqa: E402 - examples are no package
 
 _FAULT = re.compile(r"\[(429|500|cut|garbled|unfit|slow|400|length|empty)(?::(\d+))?\]")

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from thresher import (
     DocumentJoiner,
     DocumentSplitter,
     DocumentStatistics,
+    EmbeddingCreatorStage,
     ExtractFields,
     Filter,
     FineWebQualityFilter,
@@ -31,11 +33,13 @@ from thresher import (
     SamplerFilter,
     Score,
     ScoreFilter,
+    SequenceClassifier,
+    Tokenize,
     TranslateText,
     WordCountFilter,
 )
 from thresher.core.registry import entries
-from thresher.core.stage import ProcessingStage
+from thresher.core.stage import CompositeStage, ProcessingStage
 
 NOWHERE = {"base_url": "http://127.0.0.1:9/v1", "model": "none"}
 """Nobody is asked about no documents."""
@@ -71,11 +75,19 @@ EMPTY: dict[str, Callable[[], DocumentBatch]] = {
 }
 NEEDS_FILES = {"Decontamination", "LanguageId", "TokenCounter", "TokenEncoder", "UrlBlocklistFilter"}
 """Tested beside the stages themselves."""
+TOPICS = str(Path(__file__).parents[4] / "examples" / "topics")
+MODELS: dict[str, Callable[[], ProcessingStage[Any, Any]]] = {
+    "EmbeddingCreatorStage": lambda: EmbeddingCreatorStage("wordllama"),
+    "SequenceClassifier": lambda: SequenceClassifier(TOPICS),
+    "Tokenize": lambda: Tokenize(TOPICS),
+}
+"""The other classifiers are `SequenceClassifier` with another model."""
 
 
 def test_every_stage_is_here() -> None:
     known = {name for name, entry in entries().items() if entry.kind == "stage" and ".text." in entry.target}
-    assert {name.split("-")[0] for name in STAGES} == known - NEEDS_FILES
+    known -= {name for name in known if name.endswith("Classifier")} - set(MODELS)
+    assert {name.split("-")[0] for name in STAGES} == known - NEEDS_FILES - set(MODELS)
 
 
 @pytest.mark.parametrize("empty", EMPTY)
@@ -86,3 +98,15 @@ def test_nothing_in_is_nothing_out(stage: str, empty: str) -> None:
     results = list(made) if isinstance(made, list | Iterator) else [made]
     one.teardown()
     assert [len(result) for result in results] in ([0], [])
+
+
+@pytest.mark.parametrize("empty", EMPTY)
+@pytest.mark.parametrize("stage", MODELS)
+def test_a_model_is_not_asked_about_nothing(stage: str, empty: str) -> None:
+    one, batch = MODELS[stage](), EMPTY[empty]()
+    for part in one.decompose() if isinstance(one, CompositeStage) else [one]:
+        part.setup()
+        made = part.process(batch)
+        (batch,) = made if isinstance(made, list) else [made]
+        part.teardown()
+    assert len(batch) == 0

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """A stand-in for a model server: it speaks the protocol of OpenAI-compatible endpoints and answers by simple rules.
 
-Use it to try a recipe without a model and without costs: `python examples/stand_in_endpoint.py --port 8400`. An answer
-in plain text is the last paragraph of the prompt without surplus white space; a JSON answer fits the schema, and its
-numbers grow with the length of that paragraph. `GET /stats` tells how many requests came, and how many at a time.
+Use it to try a recipe without a model and without costs: `python examples/endpoint/stand_in_endpoint.py --port 8400`.
+An answer in plain text is the last paragraph of the prompt without surplus white space; a JSON answer fits the schema,
+and its numbers grow with the length of that paragraph. `GET /stats` tells how many requests came, and how many at a
+time.
 """
 
 from __future__ import annotations
