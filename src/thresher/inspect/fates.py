@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import contextlib
-import io
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -95,11 +94,12 @@ class FateFiles:
     def _scores(self, unit: str) -> dict[str, list[Any]]:
         """Return the scores of a unit by column, and its ids; empty if it has none."""
         import pyarrow as pa
-        import pyarrow.parquet as pq
+
+        from thresher.ledger.score_table import read_score_file
 
         try:
             content = open_store(self.run_dir, self.options).read(f"{SCORES}/{unit}.parquet")
-            table: dict[str, list[Any]] = pq.read_table(io.BytesIO(content or b"")).to_pydict()
+            table: dict[str, list[Any]] = read_score_file(content or b"").to_pydict()
         except (pa.ArrowException, OSError):
             return {}
         return table

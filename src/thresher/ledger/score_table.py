@@ -7,13 +7,16 @@ from __future__ import annotations
 import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from thresher.ledger.scores import FOLDER
 from thresher.ledger.stores.store import Store
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 MOST_CELLS = 12_000_000
 """Scores that are held; of more, whole units are left out, evenly over the input."""
@@ -201,16 +204,27 @@ def _evenly(files: Sequence[str], sizes: Mapping[str, int], most: int) -> list[s
     return list(files[::step])
 
 
+def read_score_file(content: bytes) -> pa.Table:
+    """Return the table in a score file.
+
+    One thread reads it. Arrow's threads hold on to Python objects that they read from for a moment longer, and a
+    process that ends in that moment is aborted.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    return pq.ParquetFile(pa.BufferReader(content), pre_buffer=False).read(use_threads=False)
+
+
 def _numbers(
     content: bytes | None, columns: Sequence[str]
 ) -> dict[str, tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]] | None] | None:
     """Return the numbers of a score file by column, `None` for a column of something else; `None` for another file."""
     import pyarrow as pa
     import pyarrow.compute as pc
-    import pyarrow.parquet as pq
 
     try:
-        table = pq.read_table(io.BytesIO(content or b""))
+        table = read_score_file(content or b"")
     except (pa.ArrowException, OSError):
         return None
     found: dict[str, tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]] | None] = {}

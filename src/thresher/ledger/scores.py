@@ -321,7 +321,7 @@ class KnownScores:
         import pyarrow.parquet as pq
 
         try:
-            file = pq.ParquetFile(io.BytesIO(content))
+            file = pq.ParquetFile(pa.BufferReader(content))
             if sum(file.metadata.row_group(n).total_byte_size for n in range(file.num_row_groups)) > _MOST_BYTES:
                 return UnitScores({}, {})
             facts = json.loads((file.metadata.metadata or {})[_METADATA.encode()])
