@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from thresher.compat.nemo.names import MODULES
-from thresher.compat.nemo.table import location, not_there
+from thresher.compat.nemo.table import not_there
 
 PACKAGE = "nemo_curator"
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "migration.md"
@@ -102,8 +102,7 @@ def parsed(path: str, text: str) -> Module:
 
 def is_mapped(module: str, name: str) -> bool:
     """Return True if something of ours stands for a name."""
-    target = MODULES.get(module, {}).get(name)
-    return target is not None and location(target) is not None
+    return name in MODULES.get(module, {})
 
 
 def area_of(module: str) -> str:
@@ -138,7 +137,7 @@ def _listed(reasons: Counter[str]) -> str:
 
 def gaps(modules: list[Module]) -> list[str]:
     """Return the names that a package offers from its modules, which we have there and not in the package."""
-    known = {name for listed in MODULES.values() for name, target in listed.items() if location(target)}
+    known = {name for listed in MODULES.values() for name in listed}
     return [
         f"{module.name}.{name}"
         for module in modules

@@ -18,7 +18,7 @@ import pytest
 from tests.compat_names import nemo_names
 from tests.contract.ray_rows import OWN_WARNINGS, need_ray
 from thresher import LocalExecutor, SerialExecutor
-from thresher.core.registry import PUBLIC_NAMES, load_executor
+from thresher.core.registry import load_executor
 from thresher.errors import PlanError
 
 pytestmark = pytest.mark.usefixtures("nemo_names")
@@ -273,8 +273,6 @@ def test_memory_exact_deduplication(folder: Path, run_sample: Callable[..., dict
 
 
 def test_memory_classifier_batch_sizes(run_sample: Callable[..., dict[str, Any]]) -> None:
-    if "QualityClassifier" not in PUBLIC_NAMES:
-        pytest.skip("this version has no classifiers; importing one says what there is instead")
     names = run_sample(
         """
         from nemo_curator.stages.text.classifiers import QualityClassifier

@@ -22,7 +22,7 @@ EXECUTORS = frozenset({"XennaExecutor", "RayDataExecutor", "RayActorPoolExecutor
 
 def adapted(module: str, name: str, target: str) -> Any:
     """Return what stands for a name: our class itself where it takes the same arguments."""
-    found = load_target(module, name, target)
+    found = load_target(target)
     if name not in ARGUMENTS or not isinstance(found, type):
         return found
     return _adapted_class(name, found)

@@ -16,7 +16,7 @@ from thresher.compat.nemo.arguments import translated
 from thresher.compat.nemo.finder import ORIGINAL
 from thresher.compat.nemo.hydra_values import Interpolation, override
 from thresher.compat.nemo.ranking import RankingStrategy
-from thresher.compat.nemo.table import load_target, location, missing_name, names_of
+from thresher.compat.nemo.table import load_target, missing_name, names_of
 from thresher.core.arguments.parameters import show_value
 from thresher.core.recipes.recipe import Recipe, load_recipe
 from thresher.core.recipes.stages import TARGET
@@ -109,7 +109,7 @@ def _workflow_recipe(name: str, data: Mapping[str, Any], path: str) -> Recipe:
         target, arguments = _resolved(listed[0], f"{path}: workflow[0]")
         if not isinstance(target, str) or target not in WORKFLOWS:
             raise RecipeError(f"{path}: workflow: {show_value(listed[0].get(TARGET))} is not a workflow")
-        workflow = load_target("", target, target)(**arguments)
+        workflow = load_target(target)(**arguments)
         pipeline = workflow.pipeline()
     except RecipeError:
         raise
@@ -156,9 +156,9 @@ def _resolved(value: Mapping[str, Any], where: str) -> tuple[Any, dict[str, Any]
         return {TARGET: label}, given
     module, _, name = label.rpartition(".")
     target = names_of(module).get(name)
-    if target is None or location(target) is None:
+    if target is None:
         raise missing_name(module, name)
-    made = load_target(module, name, target)
+    made = load_target(target)
     resources = given.pop("resources", None)
     own, settings = translated(name, made, given)
     arguments = {**own, **settings, **({} if not resources else {"resources": resources})}

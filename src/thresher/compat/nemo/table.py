@@ -38,23 +38,15 @@ def not_there(module: str, name: str = "") -> Hint | None:
     return found
 
 
-def location(target: str) -> str | None:
-    """Return where a target is defined, as `module:Name`; `None` if this version of Thresher has no such name."""
-    return target if ":" in target else PUBLIC_NAMES.get(target) or WORKFLOWS.get(target)
-
-
-def load_target(module: str, name: str, target: str) -> Any:
+def load_target(target: str) -> Any:
     """Return the object that stands for a name."""
-    found = location(target)
-    if found is None:
-        raise missing_name(module, name)
-    return resolve(found)
+    return resolve(target if ":" in target else PUBLIC_NAMES.get(target) or WORKFLOWS[target])
 
 
 def missing_name(module: str, name: str) -> NotMappedError:
     """Return the error for a name that nothing stands for."""
     legal = MODULES.get(module, {})
-    close = nearest(name, [known for known, target in legal.items() if known != name and location(target)])
+    close = nearest(name, [known for known in legal if known != name])
     hint = not_there(module, name)
     instead = f" Instead: {hint.instead}." if hint is not None else ""
     return NotMappedError(
