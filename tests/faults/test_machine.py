@@ -204,8 +204,7 @@ def test_a_clock_that_jumps_by_weeks_changes_nothing(disturb: Disturb) -> None:
 
 def test_no_thread_of_arrow_reads_from_a_python_object_when_a_command_ends() -> None:
     """`pq.read_table` of such an object does that by default, and aborts about one process in thirty at its end."""
-    texts = {path.name: path.read_text() for path in (SOURCES / "thresher").rglob("*.py")}
-    assert [name for name, text in texts.items() if "read_table(" in text] == []
+    assert [path.name for path in (SOURCES / "thresher").rglob("*.py") if "read_table(" in path.read_text()] == []
 
 
 def test_only_leases_and_dates_for_people_look_at_the_wall_clock() -> None:

@@ -28,7 +28,7 @@ class Model(ProcessingStage[Task, Task]):
 
 def floor_of(*stages: ProcessingStage[Task, Task], workers: int) -> int:
     """What a plan needs on an executor with plenty."""
-    executor = LocalExecutor(workers=workers, memory="8GB")
+    executor = LocalExecutor(workers=workers, memory="100GB")  # this process counts, and other tests make it large
     plan = executor.plan(Pipeline("p", stages=[JsonlReader("in"), *stages, JsonlWriter("out")]))
     return memory_floor(plan, executor.limits())
 
