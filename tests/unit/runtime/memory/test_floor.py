@@ -28,15 +28,16 @@ class Model(ProcessingStage[Task, Task]):
 
 def floor_of(*stages: ProcessingStage[Task, Task], workers: int) -> int:
     """What a plan needs on an executor with plenty."""
-    executor = LocalExecutor(workers=workers, memory="100GB")  # this process counts, and other tests make it large
+    executor = LocalExecutor(workers=workers, memory="8GB")
     plan = executor.plan(Pipeline("p", stages=[JsonlReader("in"), *stages, JsonlWriter("out")]))
     return memory_floor(plan, executor.limits())
 
 
 @pytest.fixture(autouse=True, scope="module")
 def input_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A current folder with an input, because a plan looks for it."""
+    """A current folder with an input, because a plan looks for it; and a program of a usual size, because it counts."""
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(memory_floor_module, "proportional_bytes", lambda pid: 100 * 10**6)
         patch.chdir(tmp_path_factory.mktemp("floor"))
         Path("in").mkdir()
         yield Path("in")
