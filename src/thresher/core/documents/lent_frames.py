@@ -41,6 +41,10 @@ class LentFrames(RecordTask):
         self._lent = (*self._lent, frame)
         return frame
 
+    def lend_frames(self) -> None:
+        """Hand out one data frame until `absorb_writes`."""
+        self.lends_frame = True
+
     def restored(self) -> Self:
         """Return the batch as it was given, without what was written to data frames that it handed out."""
         batch = self.as_given()

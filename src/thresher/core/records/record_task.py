@@ -202,6 +202,10 @@ class RecordTask(Task):
         """Return `as_given()`, without what a call that failed has written to views that the task handed out."""
         return self.as_given()
 
+    def lend_frames(self) -> None:
+        """Hand out its records as one data frame until the call of a stage that `takes_frames` ends, if there is such a
+        form of them."""
+
     def absorb_writes(self) -> bool:
         """Take over what user code has written in place to views that the task handed out; return True if the task is
         still the one that the stage was given."""

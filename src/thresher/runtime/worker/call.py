@@ -17,7 +17,6 @@ from typing import Any
 
 import msgspec
 
-from thresher.core.documents.batch import DocumentBatch
 from thresher.core.planning.inputs import check_input
 from thresher.core.records.record_task import RecordTask
 from thresher.core.scores import JudgingStage
@@ -149,7 +148,9 @@ def prepare(context: StageContext, tasks: list[Task], evidence: int = 0) -> Stag
     stage = context.stage
     note = None if crash_notes.keeper is None else isolation.note_of(stage, tasks, evidence)
     if stage.takes_frames:
-        _lend_frames(tasks)
+        for task in tasks:
+            if isinstance(task, RecordTask):
+                task.lend_frames()
     method: Callable[[Any], Any]
     if len(tasks) > 1:
         method = functools.partial(_call_for_group, stage)
@@ -262,12 +263,6 @@ def _drained(one: StageCall) -> list[Any]:
         if one.note is not None:
             begin_note(one)
     return given
-
-
-def _lend_frames(tasks: list[Task]) -> None:
-    for task in tasks:
-        if isinstance(task, DocumentBatch):
-            task.lends_frame = True
 
 
 def _call_checked(stage: Stage, tasks: list[Task], method: Callable[[Any], Any], given: Any) -> Any:

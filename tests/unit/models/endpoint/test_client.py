@@ -185,7 +185,8 @@ def test_a_budget_of_money_counts_prices_of_both_directions(server: Server) -> N
 def test_accounts_have_budgets_of_their_own(server: Server, tmp_path: Path) -> None:
     path = str(tmp_path / "answers.sqlite")
     for account in ("judge", "rewrite"):
-        asked(server, [f"{account}"], cache_path=path, account=account, budget=Budget(max_total_tokens=40))
+        budget = Budget(max_total_tokens=40)
+        assert texts(asked(server, [account], cache_path=path, account=account, budget=budget)) == [account]
 
 
 @pytest.mark.parametrize(
