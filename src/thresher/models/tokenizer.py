@@ -114,7 +114,10 @@ def encoded(
 ) -> TokenLists:
     """Return the ids of texts as numbers of this type. `ids_of` gets a part of the texts at a time, without lone
     surrogates."""
-    parts = [TokenLists.of(list(ids_of([without_surrogates(text) for text in part])), kind) for part in _chunks(texts)]
+    parts = [
+        TokenLists.of(list(ids_of([without_surrogates(text) for text in part])), kind)
+        for part in parts_of(texts, _CHUNK)
+    ]
     return TokenLists.joined(parts or [TokenLists.of([], kind)])
 
 
@@ -127,11 +130,12 @@ def unpadded(tokenizer: Any) -> Any:
     return tokenizer
 
 
-def _chunks(texts: Sequence[str]) -> Iterator[Sequence[str]]:
+def parts_of(texts: Sequence[str], most: int) -> Iterator[Sequence[str]]:
+    """Yield texts in parts; each but the last has just over `most` characters."""
     start = characters = 0
     for end, text in enumerate(texts, start=1):
         characters += len(text)
-        if characters > _CHUNK or end == len(texts):
+        if characters > most or end == len(texts):
             yield texts[start:end]
             start, characters = end, 0
 

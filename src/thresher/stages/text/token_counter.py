@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from thresher.core.arguments.options import field_name
@@ -17,6 +16,7 @@ from thresher.models.given_tokenizer import (
     loaded_tokenizer,
     problems_of,
 )
+from thresher.models.tokenizer import parts_of
 from thresher.stages.text.columns.not_text import with_texts
 
 _CHUNK = 2**20
@@ -71,19 +71,10 @@ class TokenCounter(ProcessingStage[DocumentBatch, DocumentBatch]):
         assert self._tokenizer is not None
         task, texts = with_texts(task, self.text_field)
         numbers: list[int] = []
-        for part in _chunks(texts):
+        for part in parts_of(texts, _CHUNK):
             numbers += self._tokenizer.count(part)
         self.count("tokens", sum(numbers))
         return task.replace(self.count_field, numbers)
 
     def _loaded(self) -> CountsTokens:
         return loaded_tokenizer("TokenCounter.tokenizer", self.tokenizer, special=self.add_special_tokens)
-
-
-def _chunks(texts: list[str]) -> Iterator[list[str]]:
-    start = characters = 0
-    for end, text in enumerate(texts, start=1):
-        characters += len(text)
-        if characters > _CHUNK or end == len(texts):
-            yield texts[start:end]
-            start, characters = end, 0
